@@ -1,0 +1,73 @@
+"""How the benchmarks measure: times side by side, memory in a process of its own."""
+
+from __future__ import annotations
+
+import datetime
+import multiprocessing
+import os
+import platform
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def side_by_side(runs: dict[str, Callable[[], Any]], seconds: float = 2.0, least: int = 5) -> dict[str, float]:
+    """The best time of each, in seconds. They take turns, so that a noisy moment hits all of them."""
+    best = dict.fromkeys(runs, float("inf"))
+    for run in runs.values():
+        run()
+    start, rounds = time.perf_counter(), 0
+    while rounds < least or time.perf_counter() - start < seconds:
+        for name, run in runs.items():
+            before = time.perf_counter()
+            run()
+            best[name] = min(best[name], time.perf_counter() - before)
+        rounds += 1
+    return best
+
+
+def peak_extra_bytes(prepare: Callable[..., Callable[[], Any]], *arguments: Any) -> int:
+    """How far the resident memory of a fresh process rises while it runs what ``prepare(*arguments)`` returns."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_peak, (prepare, arguments))
+
+
+def _peak(prepare: Callable[..., Callable[[], Any]], arguments: tuple[Any, ...]) -> int:
+    run = prepare(*arguments)
+    status = Path("/proc/self/status")
+    if not status.exists():  # no /proc: the peak since the start is the best there is
+        unit = 1 if sys.platform == "darwin" else 1024
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        run()
+        return unit * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of the preparation
+    before = _status_bytes(status, "VmRSS")
+    run()
+    return _status_bytes(status, "VmHWM") - before
+
+
+def _status_bytes(status: Path, field: str) -> int:
+    line = next(line for line in status.read_text().splitlines() if line.startswith(field))
+    return 1024 * int(line.split()[1])
+
+
+def describe() -> str:
+    """Date, machine and versions, to stand beside measured numbers."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        model = next((line.split(":")[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")), model)
+    versions = f"torch {torch.__version__}, Python {platform.python_version()}"
+    return f"{datetime.date.today()}, {model}, {torch.get_num_threads()} of {os.cpu_count()} cores, {versions}"
+
+
+def print_table(header: list[str], rows: list[list[str]]) -> None:
+    """A Markdown table."""
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    for row in [header, ["-" * w for w in widths], *rows]:
+        print("| " + " | ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) + " |")

@@ -1,0 +1,70 @@
+"""The switched linear map against the naive version (build Z, flatten, multiply, autograd): speed and peak memory.
+
+    python benchmarks/switched_linear.py
+
+Square sizes, in = gates = out = n, float32, two threads. A ratio above 1 means that many times faster than naive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from _measure import describe, peak_extra_bytes, print_table, side_by_side
+from tensorswitch import switched_linear
+from tensorswitch.switched import choose_group
+
+SIZES = [(128, 32, True), (128, 64, True), (128, 128, True), (128, 256, True), (512, 256, True), (2048, 128, True)]
+SIZES += [(8192, 128, False), (4096, 256, False)]
+OPEN = (0.05, 0.5, 0.9)
+
+
+def naive(x: Tensor, gates: Tensor, weight: Tensor) -> Tensor:
+    z = gates.to(x.dtype)[:, :, None] * x[:, None, :]
+    return z.flatten(1) @ weight.flatten(0, 1)
+
+
+def step(method: Callable[[Tensor, Tensor, Tensor], Tensor], rows: int, n: int, opened: float, backward: bool) -> Callable[[], None]:
+    generator = torch.Generator().manual_seed(0)
+    x, error = (torch.randn(rows, n, generator=generator) for _ in range(2))
+    weight = torch.randn(n, n, n, generator=generator).requires_grad_(backward)
+    gates = torch.rand(rows, n, generator=generator) < opened
+    x.requires_grad_(backward)
+
+    def run() -> None:
+        x.grad = weight.grad = None
+        y = method(x, gates, weight)
+        if backward:
+            y.backward(error)
+
+    return run
+
+
+def main() -> None:
+    torch.set_num_threads(2)
+    print(describe(), "\n")
+    rows, absolute = [], []
+    for size, n, backward in SIZES:
+        cells, times = [], []
+        for opened in OPEN:
+            runs = {"naive": step(naive, size, n, opened, backward), "ours": step(switched_linear, size, n, opened, backward)}
+            best = side_by_side(runs, seconds=4)
+            cells.append(f"{best['naive'] / best['ours']:.2f}× (group {choose_group(size, n, n, n, opened)})")
+            times.append(f"{1e3 * best['ours']:.2f}")
+        what = "forward + backward" if backward else "forward"
+        rows.append([what, str(size), str(n), *cells])
+        absolute.append([what, str(size), str(n), f"{1e3 * best['naive']:.2f}", *times])
+    print("Times faster than naive:\n")
+    print_table(["", "rows", "n", *(f"{p:.0%} open" for p in OPEN)], rows)
+    print("\nMilliseconds:\n")
+    print_table(["", "rows", "n", "naive", *(f"{p:.0%} open" for p in OPEN)], absolute)
+    memory = {m.__name__: peak_extra_bytes(step, m, 512, 256, 0.5, True) for m in (naive, switched_linear)}
+    ratio = memory["naive"] / memory["switched_linear"]
+    print(f"\nPeak extra memory, forward + backward, 512 rows, n = 256: {memory['switched_linear'] / 1e6:.0f} MB,", end=" ")
+    print(f"naive {memory['naive'] / 1e6:.0f} MB: 1/{ratio:.1f}, of which the weight gradient itself is {256**3 * 4 / 1e6:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""A scalar switching (ReLU) and a tensor switching network learn scikit-learn's handwritten digits side by side.
+
+python examples/digits.py
+"""
+
+import torch
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tensorswitch import SwitchedLinear
+
+EPOCHS, BATCH, WIDTH, SEED = 10, 32, 64, 0
+
+
+def networks() -> dict[str, nn.Module]:
+    """Two layers each; 64 pixels in, 10 digits out."""
+    return {
+        "SS": nn.Sequential(nn.Linear(64, WIDTH, bias=False), nn.ReLU(), nn.Linear(WIDTH, WIDTH, bias=False), nn.ReLU(), nn.Linear(WIDTH, 10)),
+        "TS": nn.Sequential(SwitchedLinear(64, WIDTH, WIDTH, learn_gates="ibp"), SwitchedLinear(WIDTH, WIDTH, 10, learn_gates="ibp")),
+    }
+
+
+def train(model: nn.Module, data: list[Tensor]) -> list[float]:
+    """Test error in percent after each epoch."""
+    x, x_test, y, y_test = data
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-3)
+    errors = []
+    for _ in range(EPOCHS):
+        for batch in torch.randperm(len(x)).split(BATCH):
+            optimiser.zero_grad()
+            F.cross_entropy(model(x[batch]), y[batch]).backward()
+            optimiser.step()
+        with torch.no_grad():
+            errors.append(100 * (model(x_test).argmax(1) != y_test).float().mean().item())
+    return errors
+
+
+def main() -> None:
+    images, labels = load_digits(return_X_y=True)
+    images = (images - images.mean(0)) / 16
+    parts = train_test_split(images, labels, test_size=0.3, random_state=SEED, stratify=labels)
+    data = [torch.as_tensor(part, dtype=torch.float32 if part.ndim == 2 else torch.int64) for part in parts]
+    print(f"Handwritten digits: {len(data[0])} to learn, {len(data[1])} to test; width {WIDTH}, SGD, seed {SEED}.\nTest error in percent:\n")
+    curves = {}
+    for name, model in networks().items():
+        torch.manual_seed(SEED)
+        for layer in model:  # type: ignore[attr-defined]
+            if hasattr(layer, "reset_parameters"):
+                layer.reset_parameters()
+        curves[name] = train(model, data)
+    print("epoch   " + "".join(f"{epoch:6d}" for epoch in range(1, EPOCHS + 1)))
+    for name, errors in curves.items():
+        print(f"{name:8}" + "".join(f"{error:6.1f}" for error in errors))
+    print("\nSS is a ReLU network. In TS an active unit passes on its whole input, and its gates learn by inverted backpropagation.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,23 @@
+"""Tensor Switching networks: a hidden unit that is active passes on a copy of its whole input."""
+
+from importlib.metadata import version
+
+from tensorswitch import algebra, nn, switches
+from tensorswitch.inverted import inverted
+from tensorswitch.nn import SwitchedConv2d, SwitchedLinear, TensorSwitching
+from tensorswitch.switched import switched_linear
+from tensorswitch.switches import Routes
+
+__version__ = version("tensorswitch")
+
+__all__ = [
+    "Routes",
+    "SwitchedConv2d",
+    "SwitchedLinear",
+    "TensorSwitching",
+    "algebra",
+    "inverted",
+    "nn",
+    "switched_linear",
+    "switches",
+]

@@ -1,0 +1,44 @@
+"""Errors that name the argument, the axis and both sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def check_shape(name: str, tensor: Tensor, expected: Sequence[int | None], axes: str) -> None:
+    """Raise unless ``tensor`` has the expected sizes; ``None`` leaves an axis free, ``axes`` names them all: ``"(rows, gates)"``."""
+    shape = tuple(tensor.shape)
+    if len(shape) != len(expected):
+        raise ValueError(f"{name} must have {len(expected)} axes {axes}, got shape {shape}")
+    for axis, (axis_name, size, want) in enumerate(zip(axes.strip("()").rstrip(",").split(", "), shape, expected, strict=True)):
+        if want is not None and size != want:
+            raise ValueError(f"{name} has size {size} on axis {axis} ({axis_name}), expected {want}; its shape is {shape}, expected {axes}")
+
+
+def check_floating(name: str, tensor: Tensor) -> None:
+    if not tensor.is_floating_point():
+        raise TypeError(f"{name} must be a floating-point tensor, got {tensor.dtype}; convert it with .float()")
+
+
+def autocast_dtype(device: torch.device) -> torch.dtype | None:
+    """The type that autocast asks for on this device, None where it is off."""
+    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
+        return torch.get_autocast_dtype(device.type)
+    return None
+
+
+def check_dtype_device(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
+    """Raise unless both are on one device and, but for autocast, of one type."""
+    if tensor.device != other.device:
+        raise ValueError(f"{name} is on {tensor.device} but {other_name} is on {other.device}; move one with .to()")
+    if tensor.dtype != other.dtype and autocast_dtype(tensor.device) is None:
+        raise TypeError(f"{name} is {tensor.dtype} but {other_name} is {other.dtype}; convert one with .to()")
+
+
+def check_positive(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise ValueError(f"{name} must be a positive integer, got {size!r}")

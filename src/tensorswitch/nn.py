@@ -1,0 +1,336 @@
+"""Tensor Switching layers for ``torch.nn``.
+
+Every layer decides with its gate weights and analyses with its own weights. Gates are fixed by default; with ``learn_gates="ibp"`` the ordinary
+``.backward()`` also gives them the pseudo-gradient of inverted backpropagation, so any torch optimiser trains them. Gradients reach the previous
+layer through the copies only, never through the gates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tensorswitch._checks import check_dtype_device, check_floating, check_positive
+from tensorswitch.inverted import combine_gates, inverted
+from tensorswitch.switched import switched_linear
+from tensorswitch.switches import Routes, check_switch, open_gates, pooled_routes
+
+__all__ = ["SwitchedConv2d", "SwitchedLinear", "TensorSwitching"]
+
+
+class _Switching(nn.Module):
+    """What the layers share: who learns the gates, and how weights are drawn."""
+
+    learn_gates: str | None
+    weight: nn.Parameter
+    bias: nn.Parameter | None
+
+    def _make(self, weight: Sequence[int], bias: int | None, learn_gates: str | None, **factory: Any) -> None:
+        if learn_gates not in (None, "ibp"):
+            raise ValueError(f"learn_gates must be None or 'ibp', got {learn_gates!r}")
+        self.learn_gates = learn_gates
+        self.weight = nn.Parameter(torch.empty(tuple(weight), **factory))
+        self.register_parameter("bias", None if bias is None else nn.Parameter(torch.empty(bias, **factory)))
+
+    def _gate_parameter(self, *shape: int, **factory: Any) -> nn.Parameter:
+        return nn.Parameter(torch.empty(shape, **factory), requires_grad=self.learn_gates is not None)
+
+    def _reset(self, *gate_weights: Tensor) -> None:
+        for w in gate_weights:
+            nn.init.xavier_uniform_(w)
+        out = self.weight.shape[-1]
+        bound = math.sqrt(6 / (self.weight.numel() // out + out))
+        nn.init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def _flat(self, x: Tensor, *tail: int) -> tuple[Tensor, tuple[int, ...]]:
+        """Leading axes folded into one, and their sizes."""
+        check_floating("input", x)
+        names = ("in_channels", "height", "width") if len(tail) == 3 else ("in_features",)
+        if x.dim() < len(tail):
+            raise ValueError(f"input must end in the axes ({', '.join(names)}), got shape {tuple(x.shape)}")
+        axis = x.dim() - len(tail)
+        if x.shape[axis] != tail[0]:
+            raise ValueError(f"input has size {x.shape[axis]} on axis {axis} ({names[0]}), expected {tail[0]}; its shape is {tuple(x.shape)}")
+        check_dtype_device("input", x, "weight", self.weight)
+        return x.reshape(math.prod(x.shape[:axis]), *x.shape[axis:]), tuple(x.shape[:axis])
+
+
+class SwitchedLinear(_Switching):
+    """``y = Σ_j H(w_j · x) V_jᵀ x + bias``: a TS layer with linear rotation-compression (LRC), or a TS readout.
+
+    Parameters
+    ----------
+    in_features, gates, out_features : sizes
+    bias : add a learned bias
+    switch : ``"relu"``; ``"maxout"`` or ``"maxout:PIECES"``, where of every ``PIECES`` consecutive gates the best opens; ``"none"``
+    learn_gates : None keeps the gates fixed (no gradient, no decay), ``"ibp"`` trains them by inverted backpropagation
+
+    Attributes
+    ----------
+    gate_weight : (gates, in_features)
+    weight : (gates, in_features, out_features)
+    bias : (out_features,)
+
+    >>> layer = SwitchedLinear(20, 64, 10, learn_gates="ibp")
+    >>> layer(torch.randn(8, 20)).shape
+    torch.Size([8, 10])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        gates: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        switch: str = "relu",
+        learn_gates: str | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        check_positive(in_features=in_features, gates=gates, out_features=out_features)
+        check_switch(switch, gates)
+        self.in_features, self.gates, self.out_features, self.switch = in_features, gates, out_features, switch
+        self._make((gates, in_features, out_features), out_features if bias else None, learn_gates, device=device, dtype=dtype)
+        self.gate_weight = self._gate_parameter(gates, in_features, device=device, dtype=dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        self._reset(self.gate_weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x, lead = self._flat(x, self.in_features)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.learn_gates is not None):
+            scores = F.linear(x.detach(), self.gate_weight)
+        h = open_gates(scores.detach(), self.switch)
+        y = switched_linear(x, h, self.weight, self.bias)
+        if scores.requires_grad:
+            y = inverted(y, [scores], [h], self.weight, [self.gate_weight])
+        return y.reshape(*lead, self.out_features)
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.in_features}, gates={self.gates}, out_features={self.out_features}, bias={self.bias is not None}, "
+            f"switch={self.switch!r}, learn_gates={self.learn_gates!r}"
+        )
+
+    @classmethod
+    @torch.no_grad()
+    def from_relu(cls, hidden: nn.Linear, output: nn.Linear, *, learn_gates: str | None = None) -> SwitchedLinear:
+        """The layer that computes ``output(relu(hidden(x)))``: gates from ``hidden``, analysis weights from the product of both.
+
+        ``hidden`` must have no bias; give the input a constant feature if it needs one.
+        """
+        _check_relu_layers([hidden], output)
+        layer = cls(
+            hidden.in_features,
+            hidden.out_features,
+            output.out_features,
+            output.bias is not None,
+            learn_gates=learn_gates,
+            device=hidden.weight.device,
+            dtype=hidden.weight.dtype,
+        )
+        layer.gate_weight.copy_(hidden.weight)
+        layer.weight.copy_(hidden.weight[:, :, None] * output.weight.t()[:, None, :])
+        if layer.bias is not None:
+            layer.bias.copy_(output.bias)
+        return layer
+
+
+class SwitchedConv2d(_Switching):
+    """:class:`SwitchedLinear` on the patches of an image; with ``pool``, on the patches that win a max pooling of the gate scores.
+
+    Parameters
+    ----------
+    in_channels, gates, out_channels : sizes
+    kernel_size, stride, padding : of the patches, as in :class:`torch.nn.Conv2d`
+    bias : add a learned bias
+    switch, learn_gates : as in :class:`SwitchedLinear`
+    pool : window of the max pooling, which is also its stride. A unit copies the patch at the best position of the window, if the switch opens it.
+
+    Attributes
+    ----------
+    gate_weight : (gates, in_channels, kernel height, kernel width)
+    weight : (gates, in_channels, kernel height, kernel width, out_channels)
+    bias : (out_channels,)
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        gates: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, int],
+        stride: int | tuple[int, int] = 1,
+        padding: int | tuple[int, int] = 0,
+        bias: bool = True,
+        *,
+        switch: str = "relu",
+        pool: int | tuple[int, int] | None = None,
+        learn_gates: str | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        check_positive(in_channels=in_channels, gates=gates, out_channels=out_channels)
+        check_switch(switch, gates)
+        self.in_channels, self.gates, self.out_channels, self.switch = in_channels, gates, out_channels, switch
+        self.kernel_size, self.stride = _pair("kernel_size", kernel_size), _pair("stride", stride)
+        self.padding = _pair("padding", padding, least=0)
+        self.pool = None if pool is None else _pair("pool", pool)
+        self._make((gates, in_channels, *self.kernel_size, out_channels), out_channels if bias else None, learn_gates, device=device, dtype=dtype)
+        self.gate_weight = self._gate_parameter(gates, in_channels, *self.kernel_size, device=device, dtype=dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        self._reset(self.gate_weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x, lead = self._flat(x, self.in_channels, 0, 0)
+        height, width = ((n + 2 * p - k) // s + 1 for n, p, k, s in zip(x.shape[2:], self.padding, self.kernel_size, self.stride, strict=True))
+        if height < 1 or width < 1:
+            raise ValueError(f"a {self.kernel_size} kernel with padding {self.padding} does not fit in an image of {tuple(x.shape[2:])}")
+        patches = F.unfold(x, self.kernel_size, padding=self.padding, stride=self.stride)
+        patches = patches.transpose(1, 2).reshape(-1, patches.shape[1])
+        gate_weight = self.gate_weight.flatten(1)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.learn_gates is not None):
+            scores = F.linear(patches.detach(), gate_weight)  # (images · positions, gates)
+        if self.pool is None:
+            routes = Routes(open_gates(scores.detach(), self.switch))
+        else:
+            routes = pooled_routes(scores.detach().view(-1, height, width, self.gates).permute(0, 3, 1, 2), self.switch, self.pool, self.pool)
+            height, width = height // self.pool[0], width // self.pool[1]
+        weight = self.weight.flatten(1, 3)
+        y = switched_linear(patches, routes, weight, self.bias)
+        if scores.requires_grad:
+            if routes.source is not None:
+                scores = scores.index_select(0, routes.source)
+            y = inverted(y, [scores], [routes.gates], weight, [gate_weight], routes.target)
+        y = y.view(-1, height * width, self.out_channels).transpose(1, 2)
+        return y.reshape(*lead, self.out_channels, height, width)
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_channels={self.in_channels}, gates={self.gates}, out_channels={self.out_channels}, kernel_size={self.kernel_size}, "
+            f"stride={self.stride}, padding={self.padding}, bias={self.bias is not None}, switch={self.switch!r}, pool={self.pool}, "
+            f"learn_gates={self.learn_gates!r}"
+        )
+
+
+class TensorSwitching(_Switching):
+    """The deep uncompressed network ``Z_L = H(W_L x_{L-1}) ⊗ … ⊗ H(W_1 x) ⊗ x`` with its linear readout.
+
+    Gates follow the ReLU network of the same gate weights, ``x_l = max(0, W_l x_{l-1})``. The readout has ``n_L · … · n_1 · n_0`` weights for each
+    output, but ``Z_L`` itself is never formed.
+
+    Parameters
+    ----------
+    in_features : n_0
+    gates : (n_1, …, n_L)
+    out_features : size of the readout
+    bias : add a learned bias
+    learn_gates : None keeps the gates fixed, ``"ibp"`` trains them by inverted backpropagation
+
+    Attributes
+    ----------
+    gate_weights : for each layer (n_l, n_{l-1})
+    weight : (n_L, …, n_1, n_0, out_features)
+    bias : (out_features,)
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        gates: Sequence[int],
+        out_features: int,
+        bias: bool = True,
+        *,
+        learn_gates: str | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        gates = (gates,) if isinstance(gates, int) else tuple(gates)
+        if not gates:
+            raise ValueError("gates must name at least one layer, such as (64, 64)")
+        check_positive(in_features=in_features, out_features=out_features, **{f"gates[{i}]": n for i, n in enumerate(gates)})
+        self.in_features, self.gates, self.out_features = in_features, gates, out_features
+        self._make((*gates[::-1], in_features, out_features), out_features if bias else None, learn_gates, device=device, dtype=dtype)
+        sizes = (in_features, *gates)
+        self.gate_weights = nn.ParameterList(
+            self._gate_parameter(n, n_below, device=device, dtype=dtype) for n_below, n in zip(sizes, gates, strict=False)
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        self._reset(*self.gate_weights)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x, lead = self._flat(x, self.in_features)
+        scores, gates, activity = [], [], x.detach()
+        for w in self.gate_weights:
+            with torch.set_grad_enabled(torch.is_grad_enabled() and self.learn_gates is not None):
+                scores.append(F.linear(activity, w))
+            activity = scores[-1].detach().relu()
+            gates.append(activity > 0)
+        y = switched_linear(x, combine_gates(gates), self.weight.flatten(0, -3), self.bias)
+        if scores[0].requires_grad:
+            y = inverted(y, scores, gates, self.weight, list(self.gate_weights))
+        return y.reshape(*lead, self.out_features)
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.in_features}, gates={self.gates}, out_features={self.out_features}, bias={self.bias is not None}, "
+            f"learn_gates={self.learn_gates!r}"
+        )
+
+    @classmethod
+    @torch.no_grad()
+    def from_relu(cls, *layers: nn.Linear, learn_gates: str | None = None) -> TensorSwitching:
+        """The network that computes what a ReLU network of these linear layers computes; the last one is the readout, the others have no bias."""
+        if len(layers) < 2:
+            raise ValueError(f"from_relu needs at least one hidden layer and a readout, got {len(layers)} layers")
+        *hidden, output = layers
+        _check_relu_layers(hidden, output)
+        network = cls(
+            hidden[0].in_features,
+            [layer.out_features for layer in hidden],
+            output.out_features,
+            output.bias is not None,
+            learn_gates=learn_gates,
+            device=output.weight.device,
+            dtype=output.weight.dtype,
+        )
+        product = output.weight.t()  # (n_L, out), then one axis more for each layer down
+        for w, layer in zip(reversed(list(network.gate_weights)), reversed(hidden), strict=True):
+            w.copy_(layer.weight)
+            product = product.unsqueeze(-2) * layer.weight.unsqueeze(-1)
+        network.weight.copy_(product)
+        if network.bias is not None:
+            network.bias.copy_(output.bias)
+        return network
+
+
+def _check_relu_layers(hidden: Sequence[nn.Linear], output: nn.Linear) -> None:
+    names = ["hidden"] if len(hidden) == 1 else [f"hidden layer {i}" for i in range(1, len(hidden) + 1)]
+    for name, layer, above in zip(names, hidden, [*hidden[1:], output], strict=True):
+        if layer.bias is not None:
+            raise ValueError(f"{name} has a bias, which a gate cannot carry; give the input a constant feature and build it with bias=False")
+        if layer.out_features != above.in_features:
+            raise ValueError(f"{name} has out_features {layer.out_features} but the layer above it has in_features {above.in_features}")
+
+
+def _pair(name: str, value: int | tuple[int, int], least: int = 1) -> tuple[int, int]:
+    pair = (value, value) if isinstance(value, int) else tuple(value)
+    if len(pair) != 2 or not all(isinstance(v, int) and v >= least for v in pair):
+        raise ValueError(f"{name} must be an integer or a pair of integers of at least {least}, got {value!r}")
+    return pair[0], pair[1]

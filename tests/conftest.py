@@ -1,0 +1,34 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def golden():
+    """Reads results of the paper's own implementation: ``golden("a_ts1_ibp")`` gives a dictionary of float32 tensors."""
+
+    def read(name):
+        with np.load(GOLDEN / f"{name}.npz") as arrays:
+            return {key: torch.from_numpy(arrays[key]) for key in arrays.files if arrays[key].dtype.kind != "U"}
+
+    return read
+
+
+def naive_switched_linear(x, gates, weight):
+    """The switched linear map as everyone writes it first: build Z, flatten, multiply."""
+    z = gates.to(x.dtype)[:, :, None] * x[:, None, :]
+    return z.flatten(1) @ weight.flatten(0, 1)
+
+
+@pytest.fixture
+def naive():
+    return naive_switched_linear

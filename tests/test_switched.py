@@ -1,0 +1,194 @@
+import copy
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from _measure import peak_extra_bytes
+from switched_linear import naive as naive_step
+from switched_linear import step
+from tensorswitch import Routes, switched_linear
+from tensorswitch._plans import make_plan
+from tensorswitch.switched import MAX_GROUP, ROW_BLOCK, choose_group
+
+GROUPS = range(MAX_GROUP + 1)
+SHAPES = [(1, 1, 1, 1), (5, 3, 4, 2), (300, 7, 13, 5), (64, 9, 8, 1)]
+
+
+def example(rows, n_in, units, n_out, opened=0.5, dtype=torch.float64):
+    x = torch.randn(rows, n_in, dtype=dtype, requires_grad=True)
+    weight = torch.randn(units, n_in, n_out, dtype=dtype, requires_grad=True)
+    return x, torch.rand(rows, units) < opened, weight
+
+
+def assert_same(fast, slow, inputs, **tolerance):
+    """The same values and the same gradients."""
+    error = torch.randn_like(slow)
+    assert_close(fast, slow, **tolerance)
+    for a, b in zip(torch.autograd.grad(fast, inputs, error), torch.autograd.grad(slow, inputs, error), strict=True):
+        assert_close(a, b, **tolerance)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("opened", [0.0, 0.05, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_strategy_equals_the_expanded_tensor(naive, shape, opened, group):
+    x, gates, weight = example(*shape, opened=opened)
+    assert_same(switched_linear(x, gates, weight, group=group), naive(x, gates, weight), (x, weight))
+
+
+@pytest.mark.parametrize("group", [None, 0, 1, 3])
+def test_gradcheck(group):
+    x, gates, weight = example(6, 3, 5, 2)
+    bias = torch.randn(2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x, w, b: switched_linear(x, gates, w, b, group=group), (x, weight, bias))
+
+
+@pytest.mark.parametrize("group", [0, 1, 4])
+def test_more_rows_than_a_block(naive, group):
+    x, gates, weight = example(2 * ROW_BLOCK + 3, 3, 5, 2)
+    assert_same(switched_linear(x, gates, weight, group=group), naive(x, gates, weight), (x, weight))
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_unit_that_never_opens_gets_no_gradient(group):
+    x, gates, weight = example(50, 4, 9, 3)
+    gates[:, [0, 4, 8]] = False
+    switched_linear(x, gates, weight, group=group).sum().backward()
+    assert (weight.grad[[0, 4, 8]] == 0).all()
+    assert (weight.grad[[1, 2, 3]] != 0).any()
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_no_rows(group):
+    x, gates, weight = example(0, 3, 4, 2)
+    y = switched_linear(x, gates, weight, group=group)
+    y.sum().backward()
+    assert y.shape == (0, 2)
+    assert x.grad.shape == (0, 3)
+    assert (weight.grad == 0).all()
+
+
+@pytest.mark.parametrize("group", [0, 1, 2])
+def test_non_contiguous_and_expanded_inputs(naive, group):
+    _, gates, _ = example(10, 3, 8, 4)
+    x = torch.randn(3, 10, dtype=torch.float64).t()
+    weight = torch.randn(4, 3, 16, dtype=torch.float64).permute(2, 1, 0)[::2]
+    for rows in (x, x[:1].expand(10, 3)):
+        inputs = (rows.requires_grad_(), weight.requires_grad_())
+        assert_same(switched_linear(rows, gates.t().contiguous().t(), weight, group=group), naive(rows, gates, weight), inputs)
+    y = switched_linear(x, gates, weight, group=group)
+    y.sum().backward()  # the error is an expanded scalar
+
+
+@pytest.mark.parametrize("group", [0, 1, 3])
+def test_float32(naive, group):
+    x, gates, weight = example(200, 20, 30, 10, dtype=torch.float32)
+    assert_same(switched_linear(x, gates, weight, group=group), naive(x, gates, weight), (x, weight), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("group", [0, 1, 3])
+def test_autocast_to_bfloat16(naive, group):
+    x, gates, weight = example(64, 16, 24, 8, dtype=torch.float32)
+    bias = torch.zeros(8)
+    exact = naive(x, gates, weight)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = switched_linear(x, gates, weight, bias, group=group)
+    assert y.dtype == torch.bfloat16
+    assert_close(y.float(), exact, rtol=0.03, atol=0.5)
+    error = torch.randn_like(exact)
+    for a, b in zip(torch.autograd.grad(y, (x, weight), error.bfloat16()), torch.autograd.grad(exact, (x, weight), error), strict=True):
+        assert a.dtype == torch.float32
+        assert_close(a, b, rtol=0.05, atol=0.5)
+
+
+@pytest.mark.parametrize("which", ["x", "weight"])
+def test_a_gradient_that_nobody_needs_is_not_computed(which):
+    x, gates, weight = example(20, 4, 6, 3)
+    (x if which == "weight" else weight).requires_grad_(False)
+    switched_linear(x, gates, weight).sum().backward()
+    assert (x.grad is None) == (which == "weight")
+    assert (weight.grad is None) == (which == "x")
+
+
+def test_routes_copy_one_row_to_another(naive):
+    x, _, weight = example(6, 3, 4, 2)
+    gates = torch.rand(15, 4) < 0.5
+    source, target = torch.randint(0, 6, (15,)), torch.randint(0, 8, (15,))
+    slow = torch.zeros(8, 2, dtype=torch.float64).index_add(0, target, naive(x[source], gates, weight))
+    assert_same(switched_linear(x, Routes(gates, source, target, 8), weight), slow, (x, weight))
+
+
+def test_the_bias_is_added_once():
+    x, gates, weight = example(6, 3, 4, 2)
+    bias = torch.randn(2, dtype=torch.float64)
+    assert_close(switched_linear(x, gates, weight, bias), switched_linear(x, gates, weight) + bias)
+
+
+def test_results_do_not_share_scratch_memory():
+    x, gates, weight = example(40, 4, 6, 3)
+    first = switched_linear(x, gates, weight, group=1)
+    kept = first.clone()
+    switched_linear(-x, gates, 2 * weight, group=1)
+    assert torch.equal(first, kept)
+
+
+def test_a_large_gradient_is_an_ordinary_tensor(naive):
+    x, gates, weight = example(8, 260, 130, 260, dtype=torch.float32)  # 35 MB: takes huge pages where there are any
+    switched_linear(x, gates, weight).sum().backward()
+    grad = copy.deepcopy(weight.grad)
+    weight.grad = None
+    naive(x, gates, weight).sum().backward()
+    assert_close(grad, weight.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_the_expanded_tensor_is_never_stored():
+    memory = {method: peak_extra_bytes(step, method, 512, 256, 0.5, True) for method in (naive_step, switched_linear)}
+    assert memory[switched_linear] <= memory[naive_step] / 6
+
+
+def test_a_plan_has_every_open_gate_once():
+    gates = torch.rand(70, 11) < 0.4
+    for group in range(1, MAX_GROUP + 1):
+        seen = torch.zeros_like(gates)
+        for chunk in make_plan(gates, group, 8):
+            patterns = 2**group - 1
+            for segment, rows in enumerate(chunk.index.split(chunk.lengths)):
+                for j in range(group):
+                    unit = chunk.units.start + segment // patterns * group + j
+                    if (segment % patterns + 1) >> j & 1 and unit < 11:
+                        assert not seen[rows[rows < 70], unit].any()
+                        seen[rows[rows < 70], unit] = True
+        assert torch.equal(seen, gates)
+
+
+def test_the_cost_rule_prefers_dense_for_small_and_larger_groups_for_more_rows():
+    assert choose_group(16, 8, 8, 8, 0.5) == 0
+    chosen = [choose_group(rows, 128, 128, 128, 0.5) for rows in (128, 1024, 8192, 65536)]
+    assert chosen[0] == 1
+    assert chosen == sorted(chosen)
+    assert chosen[-1] >= 4
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"x": torch.ones(5, 3, dtype=torch.int64)}, TypeError, "x must be a floating-point tensor, got torch.int64"),
+        ({"x": torch.ones(3)}, ValueError, r"x must have 2 axes \(rows, in_features\), got shape \(3,\)"),
+        ({"x": torch.ones(6, 3)}, ValueError, r"x has size 6 on axis 0 \(rows\), expected 5"),
+        ({"x": torch.ones(5, 2)}, ValueError, r"weight has size 3 on axis 1 \(in_features\), expected 2"),
+        ({"gates": torch.ones(5, 7, dtype=torch.bool)}, ValueError, r"weight has size 4 on axis 0 \(gates\), expected 7"),
+        ({"gates": torch.ones(5, 4)}, TypeError, "gates must be a boolean tensor"),
+        ({"weight": torch.ones(4, 3)}, ValueError, r"weight must have 3 axes \(gates, in_features, out_features\)"),
+        ({"weight": torch.ones(4, 3, 2, dtype=torch.float64)}, TypeError, "weight is torch.float64 but x is torch.float32"),
+        ({"weight": torch.ones(4, 3, 2, device="meta")}, ValueError, "weight is on meta but x is on cpu"),
+        ({"gates": torch.ones(5, 4, dtype=torch.bool, device="meta")}, ValueError, "gates are on meta but x is on cpu"),
+        ({"bias": torch.ones(3)}, ValueError, r"bias has size 3 on axis 0 \(out_features\), expected 2"),
+        ({"bias": torch.ones(2, dtype=torch.float64)}, TypeError, "bias is torch.float64 but x is torch.float32"),
+        ({"group": 7}, ValueError, "group must be None or an integer from 0 to 6, got 7"),
+    ],
+)
+def test_wrong_arguments_are_named(change, error, message):
+    arguments = {"x": torch.ones(5, 3), "gates": torch.ones(5, 4, dtype=torch.bool), "weight": torch.ones(4, 3, 2), **change}
+    with pytest.raises(error, match=message):
+        switched_linear(**arguments)
