@@ -11,6 +11,8 @@ from torch import Tensor
 def check_shape(name: str, tensor: Tensor, expected: Sequence[int | None], axes: str) -> None:
     """Raise unless ``tensor`` has the expected sizes; ``None`` leaves an axis free, ``axes`` names them all: ``"(rows, gates)"``."""
     shape = tuple(tensor.shape)
+    if len(shape) == len(expected) and all(want is None or want == size for want, size in zip(expected, shape, strict=True)):
+        return
     if len(shape) != len(expected):
         raise ValueError(f"{name} must have {len(expected)} axes {axes}, got shape {shape}")
     for axis, (axis_name, size, want) in enumerate(zip(axes.strip("()").rstrip(",").split(", "), shape, expected, strict=True)):

@@ -20,16 +20,22 @@ class _Workspace(threading.local):
 
     def __init__(self) -> None:
         self.buffers: dict[tuple[str, torch.dtype], Tensor] = {}
+        self.views: dict[tuple[str, torch.dtype], Tensor] = {}
 
     def empty(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
         """An uninitialised tensor, valid until this thread asks for ``name`` again."""
         size = math.prod(shape)
-        if like.device.type != "cpu" or size * like.element_size() > LARGE:
+        if not like.is_cpu or size * like.element_size() > LARGE:
             return like.new_empty(shape)
-        buffer = self.buffers.get((name, like.dtype))
+        key = (name, like.dtype)
+        view = self.views.get(key)
+        if view is not None and view.shape == shape:
+            return view
+        buffer = self.buffers.get(key)
         if buffer is None or len(buffer) < size:
-            self.buffers[name, like.dtype] = buffer = torch.empty(size, dtype=like.dtype)
-        return buffer[:size].view(shape)
+            self.buffers[key] = buffer = torch.empty(size, dtype=like.dtype)
+        self.views[key] = view = buffer[:size].view(shape)
+        return view
 
 
 workspace = _Workspace()
@@ -38,8 +44,8 @@ workspace = _Workspace()
 def empty_like(tensor: Tensor) -> Tensor:
     """An uninitialised tensor that is given away, such as a gradient; a large one on the CPU asks for huge pages (a fifth of the price)."""
     size = tensor.numel() * tensor.element_size()
-    if tensor.device.type != "cpu" or size < LARGE or not hasattr(mmap, "MADV_HUGEPAGE"):
-        return torch.empty_like(tensor, memory_format=torch.contiguous_format)
-    memory = mmap.mmap(-1, size)
+    if size < LARGE or not tensor.is_cpu or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return tensor.new_empty(tensor.shape)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(mmap.MADV_HUGEPAGE)
     return torch.frombuffer(memory, dtype=tensor.dtype).view(tensor.shape)

@@ -16,6 +16,7 @@ The expanded tensor ``Z = h ⊗ x`` is never built. Two strategies compute the s
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -25,14 +26,16 @@ from torch.nn import functional as F
 
 from tensorswitch._checks import autocast_dtype, check_dtype_device, check_floating, check_shape
 from tensorswitch._memory import empty_like, workspace
-from tensorswitch._plans import Chunk, make_plan, membership
+from tensorswitch._plans import Chunk, make_plan, pattern_sums, unit_sums
 from tensorswitch.switches import Routes
 
 __all__ = ["choose_group", "switched_linear"]
 
 MAX_GROUP = 6
+TINY = 5_000_000  # multiply-adds up to which looking for the best strategy costs more than it saves
 ROW_BLOCK = 8192  # rows taken at a time, so that gathered copies stay in cache and off fresh pages
 DENSE_BYTES = 1 << 20  # the slice of Z that the dense strategy keeps in cache
+DENSE_ROWS = 1024  # rows taken at a time where it expands on the output side
 
 
 def switched_linear(x: Tensor, gates: Tensor | Routes, weight: Tensor, bias: Tensor | None = None, *, group: int | None = None) -> Tensor:
@@ -55,14 +58,7 @@ def switched_linear(x: Tensor, gates: Tensor | Routes, weight: Tensor, bias: Ten
     tensor([[6.]])
     """
     routes = gates if isinstance(gates, Routes) else Routes(gates)
-    check_floating("x", x)
-    check_shape("x", x, (None, None), "(rows, in_features)")
-    check_shape("weight", weight, (routes.gates.shape[1], x.shape[1], None), "(gates, in_features, out_features)")
-    check_dtype_device("weight", weight, "x", x)
-    if bias is not None:
-        check_shape("bias", bias, (weight.shape[2],), "(out_features,)")
-        check_dtype_device("bias", bias, "x", x)
-    routes.check_source(x)
+    _check(x, routes, weight, bias)
     if group is not None and group not in range(MAX_GROUP + 1):
         raise ValueError(f"group must be None or an integer from 0 to {MAX_GROUP}, got {group!r}")
 
@@ -77,131 +73,168 @@ def switched_linear(x: Tensor, gates: Tensor | Routes, weight: Tensor, bias: Ten
     return y if bias is None else y + bias
 
 
-def choose_group(rows: int, in_features: int, gates: int, out_features: int, open_fraction: float) -> int:
+def _check(x: Tensor, routes: Routes, weight: Tensor, bias: Tensor | None) -> None:
+    check_floating("x", x)
+    check_shape("x", x, (None, None), "(rows, in_features)")
+    check_shape("weight", weight, (routes.gates.shape[1], x.shape[1], None), "(gates, in_features, out_features)")
+    check_dtype_device("weight", weight, "x", x)
+    if bias is not None:
+        check_shape("bias", bias, (weight.shape[2],), "(out_features,)")
+        check_dtype_device("bias", bias, "x", x)
+    routes.check_source(x)
+
+
+def choose_group(rows: int, in_features: int, gates: int, out_features: int, open_fraction: float, backward: bool = True) -> int:
     """The group size with the least estimated cost (0 for dense).
 
-    Costs are counted in multiply-adds of the batched products. In a group of g units ``1 − (1 − p)^g`` of the rows open something, spread over
-    ``2^g − 1`` patterns. To their products come: a fixed cost for each product (``SHORT`` rows), summing the matrices of a pattern (``SUM`` for
-    each entry), moving rows (``MOVE`` for each entry), and sorting (``PLAN``, and ``GROUP`` for each group). The dense product is one large one and
-    faster by ``DENSE``. The constants are the best fit to 412 timings on two cores; the choice costs 7 % more than the best one on average.
+    Costs are counted in multiply-adds of a batched product. In a group of g units ``1 − (1 − p)^g`` of the rows open something, spread over
+    ``2^g − 1`` patterns. Their products, the sums of each pattern's matrices (``SUM`` an entry), moving rows (``MOVE`` an entry), sorting routes
+    (``ROUTE``) and a fixed price (``PLAN``) stand against the dense product, which is faster forward and slower backward (``DENSE``).
+    Small products of fewer than ``NARROW`` columns take as long as if they had as many. The constants are fitted to timings of some 600 cases on
+    two cores, where the choice costs about 5 % more than the best one on average.
     """
-    DENSE, SHORT, SUM, MOVE, PLAN, GROUP = 0.65, 4, 80, 8, 1e6, 1.5e5
+    if rows * gates * in_features * out_features <= TINY:
+        return 0
+    SUM, MOVE, ROUTE, PLAN, NARROW = 25, 2, 330, 7e6, 32
+    DENSE = 0.6 if not backward else 1.4 if in_features <= out_features else 1.0
     area, width = in_features * out_features, in_features + out_features
-    cost = [gates * rows * (DENSE * area + MOVE / 2 * width) + PLAN]
+    cost = [gates * rows * (DENSE * area + MOVE / 2 * width) + PLAN / 3]
+    area = in_features * max(out_features, NARROW)
     for g in range(1, MAX_GROUP + 1):
-        groups, patterns = math.ceil(gates / g), 2**g - 1
+        groups, patterns, sort = math.ceil(gates / g), 2**g - 1, 1 if g == 1 else 2
         used = rows * (1 - (1 - open_fraction) ** g)
-        products = (used + SHORT * min(patterns, used)) * area
         sums = SUM * patterns * area if g > 1 else 0
-        cost.append(groups * (products + sums + MOVE * used * width + GROUP) + (3 if g == 1 else 5) * PLAN)
+        cost.append(groups * (used * (area + MOVE * width) + sums + sort * ROUTE * (used + rows / 4)) + sort * PLAN)
     return cost.index(min(cost))
 
 
 class _Switched(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, gates: Tensor, weight: Tensor, group: int | None) -> Tensor:
-        rows, (units, n_in, n_out) = len(x), weight.shape
+        units, n_in, n_out = weight.shape
         if group is None:
-            opened = int(gates.sum()) / gates.numel() if gates.numel() else 0.0
-            group = choose_group(rows, n_in, units, n_out, opened)
+            tiny = len(x) * weight.numel() <= TINY
+            opened = 0.5 if tiny else int(gates.sum()) / gates.numel()
+            group = choose_group(len(x), n_in, units, n_out, opened, any(ctx.needs_input_grad))
         x, weight = x.contiguous(), weight.contiguous()
-        y = torch.zeros(rows, n_out, dtype=_accumulator(x), device=x.device)
-        plans = []
-        for block in _blocks(rows):
-            if group == 0:
-                _dense_forward(x[block], gates[block], weight, y[block])
-            else:
-                plans.append(make_plan(gates[block], group, n_in + n_out))
-                _grouped_forward(x[block], plans[-1], group, weight, y[block])
+        if group == 0:
+            gates = gates.to(x.dtype)
+        plans, parts = [], []
+        for part_x, part_gates in _cut(ROW_BLOCK, x, gates):
+            plans.append(make_plan(part_gates, group, n_in, n_out) if group else [])
+            parts.append(_grouped_forward(part_x, plans[-1], group, weight) if group else _dense_forward(part_x, part_gates, weight))
         if any(ctx.needs_input_grad):
             ctx.group, ctx.plans = group, plans
             ctx.save_for_backward(x, gates, weight)
-        return y.to(x.dtype)
+        return _joined(parts).to(x.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, delta: Tensor) -> tuple[Tensor | None, ...]:
         x, gates, weight = ctx.saved_tensors
         need_x, _, need_weight, _ = ctx.needs_input_grad
-        delta = delta.contiguous()
-        grad_x = torch.zeros(x.shape, dtype=_accumulator(x), device=x.device) if need_x else None
-        grad_weight = None
-        for number, block in enumerate(_blocks(len(x))):
-            part_x = None if grad_x is None else grad_x[block]
+        parts, grad_weight = [], None
+        for plan, (part_x, part_gates, part_delta) in zip(ctx.plans, _cut(ROW_BLOCK, x, gates, delta.contiguous()), strict=True):
             part_weight = empty_like(weight) if need_weight else None
-            if ctx.group == 0:
-                _dense_backward(x[block], gates[block], weight, delta[block], part_x, part_weight)
+            if ctx.group:
+                parts.append(_grouped_backward(part_x, plan, ctx.group, weight, part_delta, need_x, part_weight))
             else:
-                _grouped_backward(x[block], ctx.plans[number], ctx.group, weight, delta[block], part_x, part_weight)
+                parts.append(_dense_backward(part_x, part_gates, weight, part_delta, need_x, part_weight))
             grad_weight = part_weight if grad_weight is None or part_weight is None else grad_weight.add_(part_weight)
-        if need_weight and grad_weight is None:  # no rows
-            grad_weight = torch.zeros_like(weight)
-        return None if grad_x is None else grad_x.to(x.dtype), None, grad_weight, None
+        grad_x = _joined(parts).to(x.dtype) if need_x else None
+        return grad_x, None, grad_weight, None
 
 
-def _blocks(rows: int) -> list[slice]:
-    return [slice(start, min(start + ROW_BLOCK, rows)) for start in range(0, rows, ROW_BLOCK)]
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _cut(step: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """The tensors ``step`` rows at a time; whole if that is all of them, and once if they have no rows."""
+    rows = len(tensors[0])
+    if rows <= step:
+        yield tensors
+        return
+    for start in range(0, rows, step):
+        yield tuple(t[start : start + step] for t in tensors)
 
 
 def _accumulator(x: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, torch.float32)
 
 
-# Dense: a few units at a time.
+# Dense: a few units at a time, expanded on the narrower side. Where the output is narrower than the input, ``x V_j`` is formed for all units and
+# then gated, rather than the gated input multiplied.
 
 
-def _dense_forward(x: Tensor, gates: Tensor, weight: Tensor, y: Tensor) -> None:
-    opened = gates.to(x.dtype)
-    for units in _unit_slices(len(x) * x.shape[1] * x.element_size(), len(weight)):
-        h = opened[:, units]
-        z = workspace.empty("expanded", (*h.shape, x.shape[1]), x)
-        torch.mul(h.unsqueeze(2), x.unsqueeze(1), out=z)
-        _add_product(y, z.flatten(1), weight[units].flatten(0, 1))
+def _dense_forward(x: Tensor, gates: Tensor, weight: Tensor) -> Tensor:
+    """``gates`` are ones and zeros of the type of ``x``."""
+    narrow = weight.shape[2] < weight.shape[1]
+    parts = []
+    for part_x, h in _cut(DENSE_ROWS if narrow else len(x), x, gates):
+        y = part_x.new_empty(0)
+        for ht, w in _cut(_units_in_cache(len(part_x) * min(weight.shape[1:]), x), h.t(), weight):
+            if narrow:
+                products = (part_x @ _side_by_side(w)).view(len(part_x), len(w), w.shape[2])
+                part = torch.bmm(ht.t().unsqueeze(1), products).squeeze(1)
+            else:
+                part = (ht.t().unsqueeze(2) * part_x.unsqueeze(1)).flatten(1) @ w.flatten(0, 1)
+            y = y.add_(part) if len(y) else part.to(_accumulator(x))
+        parts.append(y)
+    return _joined(parts)
 
 
-def _dense_backward(x: Tensor, gates: Tensor, weight: Tensor, delta: Tensor, grad_x: Tensor | None, grad_weight: Tensor | None) -> None:
-    opened = gates.t().to(x.dtype)
-    for units in _unit_slices(len(x) * (x.shape[1] + delta.shape[1]) * x.element_size(), len(weight)):
-        h = opened[units]
-        errors = workspace.empty("expanded", (*h.shape, delta.shape[1]), x)  # h_j ∘ ∂y for each unit
-        torch.mul(h.unsqueeze(2), delta, out=errors)
-        if grad_x is not None:
-            products = workspace.empty("products", (*h.shape, x.shape[1]), x)
-            grad_x += torch.bmm(errors, weight[units].transpose(1, 2), out=products).sum(0)
-        if grad_weight is not None:
-            torch.bmm(x.t().expand(len(h), -1, -1), errors, out=grad_weight[units])
+def _dense_backward(x: Tensor, gates: Tensor, weight: Tensor, delta: Tensor, need_x: bool, grad_weight: Tensor | None) -> Tensor:
+    """Returns the gradient of x if needed, and writes that of the weight if there is room for it."""
+    narrow = weight.shape[2] < weight.shape[1]
+    step = _units_in_cache(len(x) * (weight.shape[2] if narrow else weight.shape[1] + weight.shape[2]), x)
+    grad_x = x.new_empty(0)
+    for h, w, grad_w in _cut(step, gates.t(), weight, weight if grad_weight is None else grad_weight):
+        if narrow:
+            errors = (h.t().unsqueeze(2) * delta.unsqueeze(1)).flatten(1)
+            part = errors @ _side_by_side(w).t() if need_x else None
+            if grad_weight is not None:
+                grad_w.copy_((x.t() @ errors).view(x.shape[1], len(w), -1).transpose(0, 1))
+        else:
+            errors = h.unsqueeze(2) * delta
+            part = torch.bmm(errors, w.transpose(1, 2)).sum(0) if need_x else None
+            if grad_weight is not None:
+                torch.bmm(x.t().expand(len(h), -1, -1), errors, out=grad_w)
+        if part is not None:
+            grad_x = grad_x.add_(part) if len(grad_x) else part.to(_accumulator(x))
+    return grad_x
 
 
-def _unit_slices(bytes_per_unit: int, units: int) -> list[slice]:
-    step = max(1, DENSE_BYTES // max(1, bytes_per_unit))
-    return [slice(j, min(j + step, units)) for j in range(0, units, step)]
+def _side_by_side(weight: Tensor) -> Tensor:
+    """(units, in, out) as (in, units · out)."""
+    return weight.transpose(0, 1).flatten(1)
 
 
-def _add_product(y: Tensor, a: Tensor, b: Tensor) -> None:
-    if y.dtype == a.dtype:
-        y.addmm_(a, b)
-    else:
-        y += a @ b
+def _units_in_cache(numbers: int, x: Tensor) -> int:
+    """How many units fit if each takes so many numbers."""
+    return max(1, DENSE_BYTES // max(1, numbers * x.element_size()))
 
 
 # Grouped: rows sorted by gate pattern, one matrix product for each pattern.
 
 
-def _grouped_forward(x: Tensor, plan: list[Chunk], group: int, weight: Tensor, y: Tensor) -> None:
+def _grouped_forward(x: Tensor, plan: list[Chunk], group: int, weight: Tensor) -> Tensor:
+    y = torch.zeros(len(x), weight.shape[2], dtype=_accumulator(x), device=x.device)
     x = _with_zero_row(x)
     for chunk in plan:
         matrices = _pattern_weights(weight[chunk.units], group)
         _scatter_add(y, _products(_gather("inputs", x, chunk), matrices, chunk), chunk)
+    return y
 
 
-def _grouped_backward(
-    x: Tensor, plan: list[Chunk], group: int, weight: Tensor, delta: Tensor, grad_x: Tensor | None, grad_weight: Tensor | None
-) -> None:
+def _grouped_backward(x: Tensor, plan: list[Chunk], group: int, weight: Tensor, delta: Tensor, need_x: bool, grad_weight: Tensor | None) -> Tensor:
+    """Returns the gradient of x if needed, and writes that of the weight if there is room for it."""
+    grad_x = torch.zeros(x.shape, dtype=_accumulator(x), device=x.device)
     x, delta = _with_zero_row(x), _with_zero_row(delta)
     done = 0
     for chunk in plan:
         errors = _gather("errors", delta, chunk)
-        if grad_x is not None:
+        if need_x:
             matrices = _pattern_weights(weight[chunk.units], group)
             _scatter_add(grad_x, _products(errors, matrices.transpose(1, 2), chunk), chunk)
         if grad_weight is not None:
@@ -210,6 +243,7 @@ def _grouped_backward(
             _pattern_gradients(_gather("inputs", x, chunk), errors, group, chunk, grad_weight[chunk.units])
     if grad_weight is not None:
         grad_weight[done:] = 0
+    return grad_x
 
 
 def _with_zero_row(x: Tensor) -> Tensor:
@@ -234,9 +268,8 @@ def _pattern_weights(weight: Tensor, group: int) -> Tensor:
     units, n_in, n_out = weight.shape
     if units % group:
         weight = F.pad(weight, (0, 0, 0, 0, 0, -units % group))
-    member = membership(group, weight)
-    sums = workspace.empty("sums", (len(weight) // group, len(member), n_in * n_out), weight)
-    return torch.matmul(member, weight.view(-1, group, n_in * n_out), out=sums).view(-1, n_in, n_out)
+    sums = workspace.empty("sums", (len(weight) // group, 2**group - 1, n_in * n_out), weight)
+    return pattern_sums(weight.view(-1, group, n_in * n_out), sums).view(-1, n_in, n_out)
 
 
 def _pattern_gradients(inputs: Tensor, errors: Tensor, group: int, chunk: Chunk, grad_weight: Tensor) -> None:
@@ -247,8 +280,7 @@ def _pattern_gradients(inputs: Tensor, errors: Tensor, group: int, chunk: Chunk,
     units, n_in, n_out = grad_weight.shape
     sums = workspace.empty("sums", (len(chunk.lengths), n_in, n_out), grad_weight)
     _outer_products(inputs, errors, chunk, sums)
-    member = membership(group, sums)
-    per_unit = member.t() @ sums.view(-1, len(member), n_in * n_out)
+    per_unit = unit_sums(sums.view(-1, 2**group - 1, n_in * n_out), group)
     grad_weight.copy_(per_unit.view(-1, n_in, n_out)[:units])
 
 

@@ -37,6 +37,8 @@ class Routes:
             kind = self.gates.dtype if isinstance(self.gates, Tensor) else type(self.gates).__name__
             raise TypeError(f"gates must be a boolean tensor, got {kind}; scores become gates by a switch, such as scores > 0")
         check_shape("gates", self.gates, (None, None), "(rows, gates)")
+        if self.source is None and self.target is None and self.rows is None:
+            return
         for name in ("source", "target"):
             index = getattr(self, name)
             if index is not None:
