@@ -71,3 +71,8 @@ def print_table(header: list[str], rows: list[list[str]]) -> None:
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     for row in [header, ["-" * w for w in widths], *rows]:
         print("| " + " | ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) + " |")
+
+
+def peak_resident_bytes() -> int:
+    """The most memory this process has held so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

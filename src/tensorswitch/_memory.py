@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import mmap
 import threading
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -42,10 +43,15 @@ workspace = _Workspace()
 
 
 def empty_like(tensor: Tensor) -> Tensor:
-    """An uninitialised tensor that is given away, such as a gradient; a large one on the CPU asks for huge pages (a fifth of the price)."""
-    size = tensor.numel() * tensor.element_size()
-    if size < LARGE or not tensor.is_cpu or not hasattr(mmap, "MADV_HUGEPAGE"):
-        return tensor.new_empty(tensor.shape)
+    """An uninitialised tensor to give away, such as a gradient."""
+    return empty(tensor.shape, tensor.dtype, tensor.device)
+
+
+def empty(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """An uninitialised tensor to give away; a large one on the CPU asks for huge pages (a fifth of the price)."""
+    size = math.prod(shape) * dtype.itemsize
+    if size < LARGE or device.type != "cpu" or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return torch.empty(shape, dtype=dtype, device=device)
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(mmap.MADV_HUGEPAGE)
-    return torch.frombuffer(memory, dtype=tensor.dtype).view(tensor.shape)
+    return torch.frombuffer(memory, dtype=dtype).view(shape)

@@ -5,7 +5,8 @@ With ``θ_l`` the angle between the two inputs after l layers of the SS network,
     k_SS,l = ‖x‖ ‖y‖ cos θ_l              cos θ_{l+1} = (sin θ_l + (π − θ_l) cos θ_l) / π
     k_TS,l = x·y Π_{m<l} (1 − θ_m / π)
 
-Depth 0 is the linear kernel, and k(x, x) = ‖x‖² at any depth.
+Depth 0 is the linear kernel, and k(x, x) = ‖x‖² at any depth. (The paper prints k_SS,1 as ``(1 − (tan θ − θ)/π) x·y``; it is
+``(1 + (tan θ − θ)/π) x·y``.)
 
 The recursion runs in tiles that stay in cache, all kinds and depths in one sweep, one triangle only for k(X, X). It carries ``1 − cos θ`` rather than
 ``cos θ``, which keeps small angles exact, where the TS kernel has its cusp. The first angle of pairs that are nearly parallel or opposite is taken
@@ -15,14 +16,16 @@ from ``‖x̂ ∓ ŷ‖`` since their scalar product has lost it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from tensorswitch._memory import empty, workspace
+from tensorswitch._progress import track
 
 if TYPE_CHECKING:
     from tensorswitch.nn import TensorSwitching
@@ -32,7 +35,7 @@ __all__ = ["finite_kernel", "kernels", "ss_kernel", "ts_kernel"]
 Array = TypeVar("Array", np.ndarray, Tensor)
 Kernels = dict[tuple[str, int], Any]
 
-TILE = 384  # rows and columns of a tile: a few such arrays fit in a core's cache
+TILE = 768  # rows and columns of a tile: small enough for the cache, large enough for the call overhead
 NEAR = 0.08  # 1 ∓ cos θ below which an angle is taken from the difference of the unit vectors
 
 
@@ -43,7 +46,7 @@ def ss_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: boo
     array([[1.    , 0.3183],
            [0.3183, 1.    ]])
     """
-    return kernels(X, Y, depths=[depth], kinds=["ss"], progress=progress)["ss", depth]  # type: ignore[no-any-return]
+    return kernels(X, Y, depths=[depth], kinds=["ss"], progress=progress)["ss", depth]
 
 
 def ts_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: bool = False) -> Array:
@@ -53,7 +56,7 @@ def ts_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: boo
     array([[1.  , 0.75],
            [0.75, 2.  ]])
     """
-    return kernels(X, Y, depths=[depth], kinds=["ts"], progress=progress)["ts", depth]  # type: ignore[no-any-return]
+    return kernels(X, Y, depths=[depth], kinds=["ts"], progress=progress)["ts", depth]
 
 
 def kernels(
@@ -93,15 +96,14 @@ def kernels(
         raise ValueError(f"X has {x.shape[1]} features but Y has {y.shape[1]}")
     if x.dtype != y.dtype or x.device != y.device:
         raise TypeError(f"X is {x.dtype} on {x.device} but Y is {y.dtype} on {y.device}; convert one of them")
-    results = {(kind, depth): x.new_empty(len(x), len(y), dtype=dtype) for kind in dict.fromkeys(kinds) for depth in dict.fromkeys(depths)}
-    left = _unit_rows(x)
-    right = left if Y is None else _unit_rows(y)
+    results = {(kind, depth): empty((len(x), len(y)), dtype or x.dtype, x.device) for kind in dict.fromkeys(kinds) for depth in dict.fromkeys(depths)}
+    left = _UnitRows(x)
+    right = left if Y is None else _UnitRows(y)
     tiles = [(i, j) for i in range(0, len(x), TILE) for j in range(0, len(y), TILE) if Y is not None or i <= j]
 
-    def run(tile: tuple[int, int]) -> None:
-        _tile(left, right, *tile, Y is None, results)
-
-    _each(run, tiles, threads if x.is_cpu else 1, progress)
+    with _threads(threads):
+        for i, j in track(tiles, len(tiles), "kernel", "tile", progress):
+            _tile(left, right, i, j, Y is None, results)
     return {key: value if isinstance(X, Tensor) else value.numpy() for key, value in results.items()}
 
 
@@ -114,13 +116,13 @@ def finite_kernel(network: TensorSwitching, X: Array, Y: Array | None = None) ->
     x = _as_tensor("X", X)
     y = x if Y is None else _as_tensor("Y", Y)
     result = x @ y.t()
+    if x.shape[1] != network.in_features:
+        raise ValueError(f"X has {x.shape[1]} features but the network takes {network.in_features}")
     for w in network.gate_weights:
         weight = w.to(x)
-        if weight.shape[1] != x.shape[1] and weight is network.gate_weights[0]:
-            raise ValueError(f"X has {x.shape[1]} features but the network takes {weight.shape[1]}")
         x, y = (x @ weight.t()).relu(), (y @ weight.t()).relu()
         result *= (2 / len(weight)) * ((x > 0).to(result) @ (y > 0).to(result).t())
-    return result if isinstance(X, Tensor) else result.numpy()  # type: ignore[return-value]
+    return result if isinstance(X, Tensor) else result.numpy()
 
 
 def check_depth(depth: int) -> int:
@@ -144,7 +146,19 @@ def _as_tensor(name: str, array: Any) -> Tensor:
     return tensor.contiguous()
 
 
-class _unit_rows:
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    before = torch.get_num_threads()
+    try:
+        if count is not None:
+            torch.set_num_threads(count)
+        yield
+    finally:
+        if count is not None:
+            torch.set_num_threads(before)
+
+
+class _UnitRows:
     """Rows scaled to unit length, and their lengths; a row of zeros stays."""
 
     def __init__(self, x: Tensor) -> None:
@@ -156,94 +170,106 @@ class _unit_rows:
         self.squares = (length * largest.double()).square()[:, 0].to(x.dtype)
 
 
-def _tile(left: _unit_rows, right: _unit_rows, i: int, j: int, symmetric: bool, results: dict[tuple[str, int], Tensor]) -> None:
+def _tile(left: _UnitRows, right: _UnitRows, i: int, j: int, symmetric: bool, results: dict[tuple[str, int], Tensor]) -> None:
     rows, columns = slice(i, i + TILE), slice(j, j + TILE)
-    a, b = left.rows[rows], right.rows[columns]
     a_norm, b_norm = left.norms[rows], right.norms[columns].t()
-    deepest = max(depth for _, depth in results)
-    ts_wanted = any(kind == "ts" for kind, _ in results)
-    product = a.new_ones(len(a), len(b)) if ts_wanted else None
-    for depth, (versine, linear) in enumerate(_angles(a, b, deepest, product)):
-        for kind in ("ss", "ts"):
-            if (kind, depth) not in results:
-                continue
-            out = results[kind, depth]
-            value = 1 - versine if kind == "ss" or product is None else product * linear
-            value.mul_(a_norm).mul_(b_norm)
-            if symmetric and i == j:
-                value = value.triu(1)
-                value += value.t().clone()
-                value.diagonal().copy_(left.squares[rows])
-            out[rows, columns] = value
-            if symmetric and i != j:
-                out[columns, rows] = value.t()
+    for kind, depth, value in _sweep(left.rows[rows], right.rows[columns], results):
+        value.mul_(a_norm).mul_(b_norm)
+        if symmetric and i == j:
+            value = value.triu(1)
+            value += value.t().clone()
+            value.diagonal().copy_(left.squares[rows])
+        results[kind, depth][rows, columns] = value
+        if symmetric and i != j:
+            results[kind, depth][columns, rows] = value.t()
 
 
-def _angles(a: Tensor, b: Tensor, deepest: int, product: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
-    """For depth 0, 1, … yields ``1 − cos θ_l`` and ``cos θ_0``, and multiplies ``product`` by ``1 − θ_l / π`` on the way to the next depth."""
-    linear = a @ b.t()
-    linear.clamp_(-1, 1)
-    versine = 1 - linear
-    near = _near_pairs(a, b, linear, versine)
-    yield versine, linear
-    buffer, sine = torch.empty_like(versine), torch.empty_like(versine)
-    for depth in range(deepest):
-        theta = torch.mul(versine, 0.5, out=buffer).clamp_(min=0).sqrt_().clamp_(max=1).asin_().mul_(2)
-        torch.sub(2, versine, out=sine).mul_(versine).clamp_(min=0).sqrt_()
-        if depth == 0 and near is not None:
-            place, exact_theta, exact_sine = near
-            theta[place], sine[place] = exact_theta, exact_sine
-        if product is not None:
-            product.addcmul_(product, theta, value=-1 / math.pi)
-        # 1 − cos θ' = (1 − cos θ) − (sin θ − θ cos θ) / π
-        sine.sub_(theta).addcmul_(theta, versine)
-        versine.add_(sine, alpha=-1 / math.pi)
-        yield versine, linear
+def _sweep(a: Tensor, b: Tensor, wanted: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, Tensor]]:
+    """The wanted kernels of unit vectors, from depth 0 down; a yielded value may be spoiled and holds until the next is asked for.
+
+    With ``φ = θ/2`` and ``u = sin² φ``, so that ``cos θ = 1 − 2u``, a layer is ``u' = u − (√(u − u²) − φ (1 − 2u)) / π``.
+    """
+    wanted = set(wanted)
+    deepest = max(depth for _, depth in wanted)
+    deepest_ss = max((depth for kind, depth in wanted if kind == "ss"), default=-1)
+    product, u, phi, rest = (workspace.empty(name, (len(a), len(b)), a) for name in ("product", "u", "phi", "rest"))
+    torch.mm(a, b.t(), out=product)
+    torch.add(_HALF.to(a), product, alpha=-0.5, out=u)
+    near = _near_pairs(a, b, product, u)
+    for depth in range(deepest + 1):
+        if ("ss", depth) in wanted:
+            yield "ss", depth, torch.add(_ONE.to(a), u, alpha=-2, out=rest)
+        if ("ts", depth) in wanted:
+            yield "ts", depth, product if depth == deepest else rest.copy_(product)
+        if depth == deepest:
+            return
+        if depth == 0:
+            torch.sqrt(u, out=phi).asin_()
+        else:
+            _arcsine_of_root(u, phi, rest)
+        if near is not None and depth == 0:
+            phi[near.place] = near.phi
+        product.addcmul_(product, phi, value=-2 / math.pi)
+        if depth + 1 < deepest or depth + 1 <= deepest_ss:
+            torch.addcmul(u, u, u, value=-1, out=rest).sqrt_()
+            if near is not None and depth == 0:
+                rest[near.place] = near.half_sine
+            rest.sub_(phi).addcmul_(phi, u, value=2)
+            u.add_(rest, alpha=-1 / math.pi).clamp_(min=0)
 
 
-def _near_pairs(a: Tensor, b: Tensor, linear: Tensor, versine: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor] | None:
-    """Pairs that are nearly parallel or opposite: mends their ``cos θ`` and ``1 − cos θ``, and returns where they are, their θ and sin θ."""
-    place = (linear.abs() > 1 - NEAR).nonzero(as_tuple=True)
-    if not len(place[0]):
+_HALF, _ONE = torch.tensor(0.5), torch.tensor(1.0)
+
+
+def _arcsine_of_root(u: Tensor, out: Tensor, scratch: Tensor) -> None:
+    """``asin √u`` for 0 ≤ u ≤ ½, which is where every layer but the first is. In float32 as √u times a polynomial, at two thirds of the price."""
+    torch.sqrt(u, out=out)
+    if u.dtype == torch.float64:
+        out.asin_()
+        return
+    *lower, second, first = (c.to(u) for c in _ARCSINE)
+    torch.addcmul(second, first, u, out=scratch)
+    for c in reversed(lower):
+        torch.addcmul(c, scratch, u, out=scratch)
+    out.mul_(scratch)
+
+
+def _arcsine_coefficients(degree: int = 6) -> Tensor:
+    """Of ``asin √u / √u`` on [0, ½], by interpolation at Chebyshev's points (error 1e-7)."""
+    fit = np.polynomial.Chebyshev.interpolate(lambda u: np.arcsin(np.sqrt(u)) / np.sqrt(u), degree, domain=[0, 0.5])
+    return torch.from_numpy(fit.convert(kind=np.polynomial.Polynomial).coef).to(torch.float32)
+
+
+_ARCSINE = _arcsine_coefficients()
+
+
+class _Near(NamedTuple):
+    """Pairs of nearly parallel or opposite vectors, with φ = θ/2 and sin φ cos φ."""
+
+    place: tuple[Tensor, ...]
+    phi: Tensor
+    half_sine: Tensor
+
+
+def _near_pairs(a: Tensor, b: Tensor, cosine: Tensor, u: Tensor) -> _Near | None:
+    """Finds them, and mends their ``cos θ`` and ``u = (1 − cos θ) / 2``. Half the distance from x̂ to ±ŷ is the sine of half the angle to it."""
+    low, high = (float(bound) for bound in cosine.aminmax())
+    if max(high, -low) < 1 - NEAR:
         return None
-    known = linear[place]
-    sign = torch.where(known > 0, 1.0, -1.0).to(known)
-    half = torch.empty_like(known)  # half the distance between x̂ and ±ŷ is the sine of half the angle
-    if len(known) > 0.1 * linear.numel():
+    place = (cosine.abs() > 1 - NEAR).nonzero(as_tuple=True)
+    sign = cosine[place].sign()
+    half = torch.empty_like(sign)
+    if len(half) > 0.1 * cosine.numel():
         distance = torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
-        opposite = torch.cdist(a, -b, compute_mode="donot_use_mm_for_euclid_dist") if (sign < 0).any() else distance
+        opposite = torch.cdist(a, -b, compute_mode="donot_use_mm_for_euclid_dist") if low < 0 else distance
         half = torch.where(sign > 0, distance[place], opposite[place]) / 2
     else:
         step = max(1, (1 << 18) // max(1, a.shape[1]))
-        for s in range(0, len(known), step):
+        for s in range(0, len(half), step):
             part = slice(s, s + step)
             half[part] = (a[place[0][part]] - sign[part, None] * b[place[1][part]]).norm(dim=1) / 2
-    half.clamp_(max=1)
-    small = 2 * half.asin()
-    theta = torch.where(sign > 0, small, math.pi - small)
-    vers = 2 * half.square()
-    versine[place] = torch.where(sign > 0, vers, 2 - vers)
-    linear[place] = sign * (1 - vers)
-    return place, theta, small.sin()
-
-
-def _each(run: Callable[[Any], None], items: Sequence[Any], threads: int | None, progress: bool) -> None:
-    """``run`` on every item, on threads of one core each: the operations release Python's lock."""
-    count = threads or torch.get_num_threads()
-    if progress:
-        from tqdm.auto import tqdm
-    else:
-        tqdm = None
-    with _one_thread_each(), ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        done = pool.map(run, items)
-        for _ in tqdm(done, total=len(items), desc="kernel", unit="tile") if tqdm else done:
-            pass
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    before = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    squared = half.clamp_(max=1).square()
+    phi = half.asin()
+    u[place] = torch.where(sign > 0, squared, 1 - squared)
+    cosine[place] = sign * (1 - 2 * squared)
+    return _Near(place, torch.where(sign > 0, phi, math.pi / 2 - phi), half * (1 - squared).sqrt())

@@ -20,6 +20,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from tensorswitch._progress import track
 from tensorswitch.kernels import check_depth, kernels
 
 __all__ = ["TSKernelSVC", "kernel_svc_grid"]
@@ -33,6 +34,7 @@ class Machine(NamedTuple):
     support: np.ndarray  # row numbers in the training data
     coef: np.ndarray
     intercept: float
+    iterations: int
 
 
 class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -59,6 +61,7 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     n_support_ : support vectors of each class
     pair_coef_ : (pairs, support vectors) weights of each one-vs-one machine, pairs in the order (0, 1), (0, 2), …
     intercept_ : (pairs,)
+    n_iter_ : (pairs,) iterations of libsvm
 
     Examples
     --------
@@ -132,6 +135,7 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for row, machine in zip(self.pair_coef_, machines, strict=True):
             row[np.searchsorted(self.support_, machine.support)] = machine.coef
         self.intercept_ = np.array([m.intercept for m in machines])
+        self.n_iter_ = np.array([m.iterations for m in machines])
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -223,7 +227,7 @@ def kernel_svc_grid(
 
 def _solve(solver: SVC, gram: np.ndarray, is_second: np.ndarray, rows: np.ndarray, weight: np.ndarray | None = None) -> Machine:
     solver.fit(gram, is_second.astype(np.int64), sample_weight=weight)
-    return Machine(rows[solver.support_], -solver.dual_coef_[0], -float(solver.intercept_[0]))
+    return Machine(rows[solver.support_], -solver.dual_coef_[0], -float(solver.intercept_[0]), int(np.max(solver.n_iter_)))
 
 
 def _run(job: Any, need: list[int], max_memory_gb: float | None, n_jobs: int | None, verbose: bool, names: list[Any]) -> list[Any]:
@@ -242,11 +246,7 @@ def _run(job: Any, need: list[int], max_memory_gb: float | None, n_jobs: int | N
     threads = None if workers == 1 else 1
     tasks = (joblib.delayed(job)(number, threads) for number in range(len(need)))
     done = joblib.Parallel(n_jobs=workers, prefer="threads", return_as="generator", pre_dispatch=workers)(tasks)
-    if verbose:
-        from tqdm.auto import tqdm
-
-        done = tqdm(done, total=len(need), desc="pairs of classes", unit="pair")
-    return list(done)
+    return list(track(done, len(need), "pairs of classes", "pair", verbose))
 
 
 def _vote(decisions: np.ndarray, n_classes: int) -> np.ndarray:
@@ -256,7 +256,8 @@ def _vote(decisions: np.ndarray, n_classes: int) -> np.ndarray:
         first = decisions[:, column] > 0
         votes[:, i] += first
         votes[:, j] += ~first
-    return votes.argmax(1)
+    winner: np.ndarray = votes.argmax(1)
+    return winner
 
 
 def _encode(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,140 @@
+import joblib
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, make_classification
+from sklearn.model_selection import GridSearchCV
+from sklearn.svm import SVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from _measure import peak_extra_bytes
+from tensorswitch.estimators import TSKernelSVC, kernel_svc_grid
+from tensorswitch.kernels import ss_kernel, ts_kernel
+
+EXPECTED_FAILURES = {"check_sample_weight_equivalence_on_dense_data": "libsvm stops within tol of the optimum; scikit-learn's own SVC fails it too"}
+
+
+@parametrize_with_checks([TSKernelSVC(), TSKernelSVC("ss", 2, normalize=True)], expected_failed_checks=lambda _: EXPECTED_FAILURES)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X[:800], y[:800], X[800:], y[800:]
+
+
+def whole(kernel, C, data, depth, **options):
+    """libsvm on the whole matrix."""
+    X, y, X_test, _ = data
+    model = SVC(kernel="precomputed", C=C, **options).fit(kernel(X, depth=depth), y)
+    return model, kernel(X_test, X, depth)
+
+
+@pytest.mark.parametrize("weights", [None, "balanced", {3: 5.0}])
+@pytest.mark.parametrize(("kind", "kernel", "C", "depth"), [("ts", ts_kernel, 1e-3, 2), ("ss", ss_kernel, 1.0, 3)])
+def test_same_as_libsvm_on_the_whole_matrix(digits, kind, kernel, C, depth, weights):
+    exact, across = whole(kernel, C, digits, depth, class_weight=weights, decision_function_shape="ovo")
+    ours = TSKernelSVC(kind, depth, C, class_weight=weights, decision_function_shape="ovo", n_jobs=2).fit(*digits[:2])
+    assert (ours.predict(digits[2]) == exact.predict(across)).all()
+    np.testing.assert_allclose(ours.decision_function(digits[2]), exact.decision_function(across), rtol=1e-7, atol=1e-9)
+    assert set(ours.support_) == set(exact.support_)
+    np.testing.assert_allclose(ours.intercept_, exact.intercept_, atol=1e-9)
+    exact.decision_function_shape = ours.decision_function_shape = "ovr"
+    np.testing.assert_allclose(ours.decision_function(digits[2]), exact.decision_function(across), rtol=1e-7, atol=1e-9)
+
+
+def test_two_classes_with_string_labels_and_sample_weights(digits):
+    X, y, X_test, _ = digits
+    names = np.array(["low", "high"])[(y >= 5).astype(int)]
+    weight = np.linspace(0.1, 2, len(y))
+    exact = SVC(kernel="precomputed", C=0.01).fit(ts_kernel(X), names, sample_weight=weight)
+    ours = TSKernelSVC(C=0.01).fit(X, names, sample_weight=weight)
+    assert (ours.predict(X_test) == exact.predict(ts_kernel(X_test, X))).all()
+    np.testing.assert_allclose(ours.decision_function(X_test), exact.decision_function(ts_kernel(X_test, X)), rtol=1e-6, atol=1e-9)
+
+
+def test_normalising_is_scaling_rows_to_unit_length(digits):
+    X, y, X_test, _ = digits
+    unit, unit_test = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (X, X_test))
+    a = TSKernelSVC(depth=2, C=10, normalize=True).fit(X, y).decision_function(X_test)
+    b = TSKernelSVC(depth=2, C=10).fit(unit, y).decision_function(unit_test)
+    np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_float32_stays_float32_and_agrees(digits):
+    X, y, X_test, y_test = digits
+    single = TSKernelSVC(depth=3, C=10, normalize=True).fit(X.astype(np.float32), y)
+    double = TSKernelSVC(depth=3, C=10, normalize=True).fit(X, y)
+    assert single.support_vectors_.dtype == np.float32
+    assert (single.predict(X_test) != double.predict(X_test)).mean() < 0.005
+    assert single.score(X_test, y_test) > 0.93
+
+
+def test_grid_equals_single_fits_and_shares_the_kernel(digits):
+    X, y, X_val, y_val = digits
+    grid = kernel_svc_grid(X, y, X_val, y_val, depths=(1, 4), Cs=(0.1, 10))
+    assert len(grid) == 8
+    for (kind, depth, C), error in grid.items():
+        assert error == pytest.approx(1 - TSKernelSVC(kind, depth, C, normalize=True).fit(X, y).score(X_val, y_val))
+    assert grid == kernel_svc_grid(X, y, X_val, y_val, depths=(1, 4), Cs=(0.1, 10), max_memory_gb=0.21, n_jobs=2)
+
+
+def test_in_grid_search_and_under_a_joblib_backend(digits):
+    X, y, _, _ = digits
+    search = GridSearchCV(TSKernelSVC(normalize=True), {"depth": [1, 3], "C": [1, 10]}, cv=2).fit(X[:300], y[:300])
+    assert search.best_score_ > 0.8
+    with joblib.parallel_config("loky", n_jobs=2):
+        model = TSKernelSVC(normalize=True).fit(X[:300], y[:300])
+    assert (model.predict(X[:300]) == TSKernelSVC(normalize=True).fit(X[:300], y[:300]).predict(X[:300])).all()
+
+
+def fit_within(budget):
+    X, y = make_classification(3000, 20, n_informative=10, n_classes=3, random_state=0)
+    TSKernelSVC().fit(X[:100], y[:100])
+    model = TSKernelSVC(cache_size=20, n_jobs=2, max_memory_gb=budget)
+    return lambda: model.fit(X, y)
+
+
+def test_the_memory_budget_is_kept():
+    budget = 0.06  # one pair at a time: 2000² · 8 bytes and 20 MB for libsvm
+    assert peak_extra_bytes(fit_within, budget) < 1.3 * budget * 2**30
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"C": 0}, ValueError, "C must be a positive number, got 0"),
+        ({"C": np.nan}, ValueError, "C must be a positive number"),
+        ({"depth": -1}, ValueError, "depth must be 0 or more, got -1"),
+        ({"depth": 1.0}, TypeError, "depth must be an integer, got 1.0"),
+        ({"kernel": "rbf"}, ValueError, "kernel must be 'ss' or 'ts', got 'rbf'"),
+        ({"decision_function_shape": "x"}, ValueError, "decision_function_shape must be"),
+        ({"max_memory_gb": 1e-3}, MemoryError, r"the classes .* need 0.20 GB for their Gram matrix, but max_memory_gb is 0.001"),
+    ],
+)
+def test_wrong_parameters_are_named(digits, options, error, message):
+    with pytest.raises(error, match=message):
+        TSKernelSVC(**options).fit(*digits[:2])
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (np.ones((4, 2)), [0, 0, 0, 0], "at least 2 classes, but y holds one class only: .*0"),
+        (np.array([[1.0], [np.nan]]), [0, 1], "contains NaN"),
+        (np.array([[1.0], [np.inf]]), [0, 1], "contains infinity"),
+        (np.ones((2, 2)), [0, 1, 1], "inconsistent numbers of samples"),
+        (np.ones((3, 2)), [0.1, 0.2, 0.3], "Unknown label type"),
+    ],
+)
+def test_wrong_data_is_named(X, y, message):
+    with pytest.raises(ValueError, match=message):
+        TSKernelSVC().fit(X, y)
+
+
+def test_as_many_classes_as_samples_is_allowed():
+    model = TSKernelSVC().fit(np.eye(4), ["a", "b", "c", "d"])
+    assert (model.predict(np.eye(4)) == ["a", "b", "c", "d"]).all()
+    with pytest.raises(ValueError, match="4 features"):
+        model.predict(np.ones((1, 3)))

@@ -1,0 +1,171 @@
+import itertools
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+
+from _measure import peak_extra_bytes
+from kernels import prepared
+from tensorswitch import TensorSwitching
+from tensorswitch.kernels import TILE, finite_kernel, kernels, ss_kernel, ts_kernel
+
+SMALL = [0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.3, 0.39, 0.41]
+ANGLES = [*SMALL, 0.7, 1, np.pi / 2, 2, 2.5, *(np.pi - a for a in reversed(SMALL))]
+DEPTHS = range(11)
+
+
+def oracle(x, y):
+    """Both kernels at all depths, in 40 digits, and ‖x‖‖y‖."""
+    with mpmath.workdps(40):
+        x, y = ([mpmath.mpf(float(v)) for v in row] for row in (x, y))
+        nx, ny = (mpmath.sqrt(mpmath.fdot(row, row)) for row in (x, y))
+        if not nx * ny:
+            return dict.fromkeys(itertools.product(("ss", "ts"), DEPTHS), 0), 1
+        apart, together = ([a / nx + s * b / ny for a, b in zip(x, y, strict=True)] for s in (-1, 1))
+        theta = 2 * mpmath.atan2(mpmath.sqrt(mpmath.fdot(apart, apart)), mpmath.sqrt(mpmath.fdot(together, together)))
+        ss = ts = mpmath.cos(theta)
+        values = {}
+        for depth in DEPTHS:
+            values["ss", depth], values["ts", depth] = ss * nx * ny, ts * nx * ny
+            ts *= 1 - theta / mpmath.pi
+            ss = (mpmath.sin(theta) + (mpmath.pi - theta) * mpmath.cos(theta)) / mpmath.pi
+            theta = mpmath.acos(min(ss, mpmath.mpf(1)))
+        return values, nx * ny
+
+
+@pytest.mark.parametrize("norms", [(1, 1), (1e-20, 1e20), (1e18, 1e18), (1e-15, 1e-15), (3e5, 2e-3)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 2e-6), (np.float64, 1e-12)])
+def test_against_arbitrary_precision(dtype, tolerance, norms):
+    rng = np.random.default_rng(0)
+    for features in (2, 30):
+        u, v = np.linalg.qr(rng.standard_normal((features, 2)))[0].T
+        X = (norms[0] * u[None]).astype(dtype)
+        Y = np.array([norms[1] * (np.cos(a) * u + np.sin(a) * v) for a in ANGLES] + [np.zeros(features)]).astype(dtype)
+        results = kernels(X, Y, depths=DEPTHS)
+        for column, y in enumerate(Y):
+            exact, scale = oracle(X[0], y)
+            for key, K in results.items():
+                assert K.dtype == dtype
+                assert abs(mpmath.mpf(float(K[0, column])) - exact[key]) <= tolerance * scale, (key, column)
+
+
+def test_many_close_pairs_are_as_exact_as_few():
+    X = 1 + 1e-4 * np.random.default_rng(0).standard_normal((60, 5))  # all nearly parallel: the dense branch
+    X[1::2] *= -1
+    for dtype, tolerance in ((np.float32, 2e-6), (np.float64, 1e-12)):
+        rows = X.astype(dtype)
+        K = ts_kernel(rows, depth=2)
+        for i, j in ((0, 2), (0, 1), (3, 8)):
+            exact, scale = oracle(rows[i], rows[j])
+            assert abs(K[i, j] - exact["ts", 2]) <= tolerance * scale
+
+
+def test_formulas_of_the_paper():
+    X = np.random.default_rng(0).standard_normal((20, 6))
+    linear = X @ X.T
+    norm = np.linalg.norm(X, axis=1)
+    theta = np.arccos(np.clip(linear / np.outer(norm, norm), -1, 1))
+    np.testing.assert_allclose(ts_kernel(X, depth=0), linear)
+    np.testing.assert_allclose(ts_kernel(X), (1 - theta / np.pi) * linear, atol=1e-6)
+    # The published expression for SS has a minus here, against its own source, its figure and k ≥ 0.
+    np.testing.assert_allclose(ss_kernel(X), (1 + (np.tan(theta) - theta) / np.pi) * linear, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_symmetric_to_the_bit_with_exact_diagonal_and_no_negative_eigenvalues(dtype):
+    X = np.random.default_rng(0).standard_normal((TILE + 40, 5)).astype(dtype)
+    X[7] = X[3]
+    for (_, depth), K in kernels(X, depths=(0, 1, 4)).items():
+        assert (K == K.T).all()
+        np.testing.assert_allclose(K.diagonal(), np.einsum("ij,ij->i", X.astype(np.float64), X), rtol=8 * np.finfo(dtype).eps)
+        assert K[3, 7] == pytest.approx(K[3, 3], rel=1e-6 if dtype == np.float32 else 1e-14)
+        assert np.linalg.eigvalsh(K.astype(np.float64)).min() > -1e-5 * K.max() * (1 if dtype == np.float32 else 1e-8)
+        assert depth in (0, 1, 4)
+
+
+def test_one_sweep_equals_one_at_a_time_and_tiles_do_not_matter():
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((TILE + 30, 8)), rng.standard_normal((50, 8))
+    for (kind, depth), K in kernels(X, Y, depths=(0, 1, 3)).items():
+        alone = {"ss": ss_kernel, "ts": ts_kernel}[kind](X[TILE - 5 :], Y, depth)
+        np.testing.assert_allclose(K[TILE - 5 :], alone, atol=1e-13)
+        np.testing.assert_allclose(K, {"ss": ss_kernel, "ts": ts_kernel}[kind](np.concatenate([X, Y]), depth=depth)[: len(X), len(X) :], atol=1e-13)
+
+
+def test_returns_the_kind_it_got():
+    X = torch.randn(4, 3)
+    assert isinstance(ts_kernel(X), torch.Tensor)
+    assert ts_kernel(X).dtype == torch.float32
+    assert isinstance(ts_kernel(X.numpy()), np.ndarray)
+    assert ts_kernel(X.numpy().astype(np.int64)).dtype == np.float64
+    assert kernels(X, depths=[1], kinds=["ts"], dtype=torch.float64)["ts", 1].dtype == torch.float64
+    assert ts_kernel(X[:0], X).shape == (0, 4)
+    assert ts_kernel(X.double().t()[:, :2].t()).shape == (2, 2)
+
+
+def test_limits_of_deep_kernels():
+    X = np.array([[1.0, 0.0]])
+    Y = np.array([[np.cos(a), np.sin(a)] for a in np.linspace(0.05, np.pi, 40)])
+    assert (ss_kernel(X, Y, depth=1000) > 0.99).all()
+    assert (abs(ts_kernel(X, Y, depth=1000)) < 0.01).all()
+    assert ts_kernel(X, X, depth=1000)[0, 0] == 1
+    assert (ss_kernel(X, Y) >= -1e-15).all()
+    assert ts_kernel(X, Y).min() < -0.05  # the negative lobe
+    slope = (1 - ts_kernel(X, np.array([[np.cos(1e-6), np.sin(1e-6)]]))[0, 0]) / 1e-6  # the cusp: 1 − k falls off linearly
+    assert slope == pytest.approx(1 / np.pi, rel=1e-4)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_finite_kernels_converge_as_one_over_the_root_of_the_width(depth):
+    X = np.random.default_rng(0).standard_normal((12, 10))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    exact = ts_kernel(X, depth=depth)
+    errors = []
+    for width in (64, 1024):
+        networks = [TensorSwitching(10, [width] * depth, 1, dtype=torch.float64, device="meta") for _ in range(10)]
+        for network in networks:
+            network.gate_weights = torch.nn.ParameterList(torch.randn(w.shape, dtype=torch.float64) for w in network.gate_weights)
+        errors.append(np.sqrt(np.mean([(finite_kernel(n, X) - exact) ** 2 for n in networks])))
+    assert 2.5 < errors[0] / errors[1] < 6.5  # 4 is expected
+
+
+def test_the_finite_kernel_is_the_scaled_product_of_the_representations():
+    from tensorswitch import algebra
+
+    network = TensorSwitching(4, (3, 5), 1, dtype=torch.float64)
+    x, y = torch.randn(6, 4, dtype=torch.float64), torch.randn(3, 4, dtype=torch.float64)
+    zx, zy = (algebra.tensor_switching(rows, list(network.gate_weights))[-1].flatten(1) for rows in (x, y))
+    torch.testing.assert_close(finite_kernel(network, x, y), (2 / 3) * (2 / 5) * zx @ zy.t())
+
+
+def test_little_memory_beyond_the_result():
+    assert peak_extra_bytes(prepared, 64) - 4 * 6000**2 < 64e6
+
+
+def test_progress_is_shown_when_asked_for(capfd):
+    ts_kernel(np.eye(3))
+    assert "kernel" not in capfd.readouterr().err
+    ts_kernel(np.eye(3), progress=True)
+    assert "kernel" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: ts_kernel(np.ones(3)), ValueError, r"X must have 2 axes \(rows, features\), got shape \(3,\)"),
+        (lambda: ts_kernel(np.ones((2, 3)), np.ones((2, 4))), ValueError, "X has 3 features but Y has 4"),
+        (lambda: ts_kernel(np.array([[np.nan]])), ValueError, "X contains NaN or infinity"),
+        (lambda: ts_kernel(np.ones((1, 1)), np.array([[np.inf]])), ValueError, "Y contains NaN or infinity"),
+        (lambda: ts_kernel(np.ones((2, 3)), depth=-1), ValueError, "depth must be 0 or more, got -1"),
+        (lambda: ts_kernel(np.ones((2, 3)), depth=1.5), TypeError, "depth must be an integer, got 1.5"),
+        (lambda: ts_kernel(np.ones((2, 3), dtype=complex)), TypeError, "X must hold real numbers"),
+        (lambda: ts_kernel(torch.ones(2, 3), torch.ones(2, 3).double()), TypeError, "X is torch.float32 on cpu but Y is torch.float64"),
+        (lambda: kernels(np.ones((2, 3)), kinds=["rbf"]), ValueError, "kinds must be 'ss', 'ts' or both"),
+        (lambda: kernels(np.ones((2, 3)), depths=[]), ValueError, "at least one depth"),
+        (lambda: finite_kernel(TensorSwitching(3, (2,), 1), np.ones((2, 4))), ValueError, "X has 4 features but the network takes 3"),
+    ],
+)
+def test_wrong_arguments_are_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
