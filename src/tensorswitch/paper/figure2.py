@@ -1,0 +1,89 @@
+"""The equivalent kernels as functions of the angle between unit vectors: the paper's figure 2, and what becomes of them at great depth.
+
+    python -m tensorswitch.paper.figure2 [FOLDER]
+
+writes ``figure2.png`` and ``figure2.svg``.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensorswitch.kernels import kernels
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["draw", "save"]
+
+PUBLISHED, DEEP = (1, 2, 3), (1, 3, 10, 100)
+# Colours that stay apart in the common kinds of colour blindness; depth is also told by the line style or the label at the curve.
+SS, TS, LINEAR = "#0072B2", "#D55E00", "#555555"
+STYLES = {1: "-", 2: "--", 3: ":"}
+
+
+def curves(depths: tuple[int, ...], angles: np.ndarray) -> dict[tuple[str, int], np.ndarray]:
+    """``k(x, y)`` of unit vectors at these angles."""
+    y = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    return {key: K[0] for key, K in kernels(np.array([[1.0, 0.0]]), y, depths=depths).items()}
+
+
+def draw() -> Figure:
+    """Both panels."""
+    from matplotlib.figure import Figure
+
+    angles = np.linspace(0, np.pi, 1001)
+    figure = Figure(figsize=(9.5, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.plot(angles, np.cos(angles), color=LINEAR, linewidth=1.2, label="linear")
+    for (kind, depth), k in curves(PUBLISHED, angles).items():
+        colour = SS if kind == "ss" else TS
+        left.plot(angles, k, color=colour, linestyle=STYLES[depth], linewidth=2, label=f"{kind.upper()}, L = {depth}")
+    left.legend(frameon=False, ncols=1, loc="lower left", fontsize=9)
+    left.set_title("As in the paper", fontsize=11)
+
+    for number, depth in enumerate(DEEP):
+        deep = curves((depth,), angles)
+        shade = 0.4 + 0.6 * number / (len(DEEP) - 1)
+        right.plot(angles, deep["ss", depth], color=SS, alpha=shade, linewidth=2)
+        right.plot(angles, deep["ts", depth], color=TS, alpha=shade, linewidth=2)
+        right.annotate(f"{depth}", (np.pi, deep["ss", depth][-1]), xytext=(4, 0), textcoords="offset points", color=SS, va="center", fontsize=9)
+        at = angles[np.argmin(abs(deep["ts", depth] - 0.3))]  # where the label stands, just above the curve
+        right.annotate(f"{depth}", (at, 0.3), xytext=(4, 0), textcoords="offset points", color=TS, va="bottom", fontsize=9)
+    right.text(2.3, 0.72, "SS goes to 1 everywhere", color=SS, ha="center", fontsize=9)
+    right.text(2.3, -0.26, "TS goes to 0 off the origin", color=TS, ha="center", fontsize=9)
+    right.set_ylim(-0.32, 1.08)
+    right.set_title("Great depth (L at the curves)", fontsize=11)
+    for axes in (left, right):
+        _angle_axis(axes)
+    left.set_ylabel("k(x, y) of unit vectors")
+    return figure
+
+
+def _angle_axis(axes: Any) -> None:
+    axes.set_xticks([0, np.pi / 4, np.pi / 2, 3 * np.pi / 4, np.pi], ["0", "π/4", "π/2", "3π/4", "π"])
+    axes.set_xlim(0, np.pi)
+    axes.set_xlabel("angle θ between x and y")
+    axes.axhline(0, color="#bbbbbb", linewidth=0.8, zorder=0)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def save(folder: Path) -> list[Path]:
+    """Write the figure as PNG and SVG."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figure = draw()
+    paths = [folder / f"figure2.{kind}" for kind in ("png", "svg")]
+    for path in paths:
+        partial = path.with_suffix(".part")
+        figure.savefig(partial, format=path.suffix[1:], dpi=150)
+        partial.replace(path)
+    return paths
+
+
+if __name__ == "__main__":
+    for written in save(Path(sys.argv[1] if len(sys.argv) > 1 else ".")):
+        print(written)
