@@ -14,6 +14,7 @@ import numpy as np
 import scipy.io
 
 VALIDATION = 5000
+FOLDER = Path(os.environ.get("TENSORSWITCH_DATA", "data"))
 
 
 class Split(NamedTuple):
@@ -27,9 +28,13 @@ class Split(NamedTuple):
     test_labels: np.ndarray
 
 
+def available() -> bool:
+    return FOLDER.is_dir()
+
+
 def load(name: str, components: int | None = None, seed: int = 0) -> Split:
     """Shuffle, keep the last 5,000 training images for validation, subtract the training mean, and project (PCA without whitening)."""
-    folder = Path(os.environ.get("TENSORSWITCH_DATA", "data")) / name
+    folder = FOLDER / name
     if not folder.is_dir():
         raise SystemExit(f"{folder} is not there: put the data of {name} into it, or set TENSORSWITCH_DATA")
     images, labels, test, test_labels = {"mnist": _mnist, "cifar10": _cifar10, "svhn": _svhn}[name](folder)

@@ -96,9 +96,11 @@ def main() -> None:
         command = [python, "-c", NEURAL_TANGENTS, str(ROWS), str(features), str(DEPTH)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         tangents = float(done.stdout) / best["ours"] if done.returncode == 0 else None
+        if tangents is None:
+            print("no neural-tangents:", (done.stderr.strip().splitlines() or ["no output"])[-1])
         memory = peak_extra_bytes(prepared, features) - 4 * ROWS**2
         row = [str(features), f"{1e3 * best['ours']:.0f}", f"{best['torch'] / best['ours']:.1f}×", f"{best['numpy'] / best['ours']:.1f}×"]
-        rows.append([*row, "not installed" if tangents is None else f"{tangents:.1f}×", f"{memory / 1e6:.0f}"])
+        rows.append([*row, "not measured" if tangents is None else f"{tangents:.1f}×", f"{memory / 1e6:.0f}"])
     print_table(["features", "ours, ms", "than torch", "than NumPy", "than neural-tangents", "memory beyond the result, MB"], rows)
 
 

@@ -89,6 +89,17 @@ def test_one_ts_unit_has_full_rank_where_one_ss_unit_has_rank_one():
     assert (wanted - best).norm() > 0.5 * wanted.norm()
 
 
+def test_analysis_corrects_for_bad_gates_where_scalar_units_cannot():
+    """A ReLU network read out from random gates that are not its own: TS comes far closer than SS with the same gates."""
+    x = torch.randn(2000, 4, dtype=torch.float64)
+    wanted = (x @ torch.randn(4, 6, dtype=torch.float64)).relu().sum(1, keepdim=True)
+    gate_weights = torch.randn(12, 4, dtype=torch.float64)
+    left = {}
+    for name, z in (("ts", algebra.expand(x, gate_weights).flatten(1)), ("ss", algebra.scalar_switching(x, [gate_weights])[-1])):
+        left[name] = (wanted - z @ torch.linalg.lstsq(z, wanted).solution).norm()
+    assert left["ts"] < 0.6 * left["ss"]
+
+
 @pytest.mark.parametrize("sizes", SIZES)
 def test_the_pseudo_gradient_uses_the_pseudoinverse_of_each_contraction(sizes):
     x, weights = network(sizes)

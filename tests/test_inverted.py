@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tensorswitch import algebra, inverted
-from tensorswitch.inverted import combine_gates
+from tensorswitch import algebra
+from tensorswitch.inverted import combine_gates, inverted
 from tensorswitch.switched import switched_linear
 
 

@@ -105,6 +105,27 @@ def test_autocast(case, learn_gates):
     assert all(p.grad.dtype == torch.float32 for p in layer.parameters() if p.requires_grad)
 
 
+@pytest.mark.parametrize("learn_gates", [None, "ibp"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_what_comes_next_may_work_in_place(case, learn_gates, bias):
+    build, in_shape, _ = case
+    model = nn.Sequential(build(learn_gates=learn_gates, bias=bias), nn.ReLU(inplace=True))
+    x = torch.randn(3, *in_shape)
+    model(x).sum().backward()
+    grad = model[0].weight.grad.clone()
+    model.zero_grad()
+    model[0](x).relu().sum().backward()
+    assert torch.equal(model[0].weight.grad, grad)
+
+
+def test_gates_of_single_layers_may_be_frozen():
+    network = TensorSwitching(6, (5, 3), 4, learn_gates="ibp")
+    network.gate_weights[0].requires_grad_(False)
+    network(torch.randn(9, 6)).square().sum().backward()
+    assert network.gate_weights[0].grad is None
+    assert (network.gate_weights[1].grad != 0).any()
+
+
 def test_no_graph_is_kept_without_gradients(case):
     build, in_shape, _ = case
     with torch.no_grad():
@@ -284,6 +305,17 @@ def assert_golden(actual, expected):
 def test_wrong_arguments_are_named(build, error, message):
     with pytest.raises(error, match=message):
         build()
+
+
+@pytest.mark.parametrize("pool", [None, 2])
+def test_a_convolutional_gate_of_zeros_gets_a_zero_pseudo_gradient(pool):
+    layer = SwitchedConv2d(2, 3, 2, 3, pool=pool, switch="none", learn_gates="ibp")
+    with torch.no_grad():
+        layer.gate_weight[1] = 0
+    layer(torch.randn(2, 2, 6, 6)).sum().backward()
+    assert layer.gate_weight.grad.isfinite().all()
+    assert (layer.gate_weight.grad[1] == 0).all()
+    assert (layer.gate_weight.grad[0] != 0).any()
 
 
 def test_nan_in_the_scores_keeps_the_unit_closed():

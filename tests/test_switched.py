@@ -1,13 +1,14 @@
 import copy
 
+import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
 
 import switched_linear as benchmark
-from tensorswitch import Routes, switched_linear
+from tensorswitch import Routes, switched, switched_linear
 from tensorswitch._plans import make_plan
-from tensorswitch.switched import MAX_GROUP, ROW_BLOCK, choose_group
+from tensorswitch.switched import MAX_GROUP, ROW_BLOCK, choose_group, switched_outer
 
 GROUPS = range(MAX_GROUP + 1)
 SHAPES = [(1, 1, 1, 1), (5, 3, 4, 2), (300, 7, 13, 5), (64, 9, 8, 1)]
@@ -101,12 +102,69 @@ def test_autocast_to_bfloat16(naive, group):
 
 
 @pytest.mark.parametrize("which", ["x", "weight"])
-def test_a_gradient_that_nobody_needs_is_not_computed(which):
+@pytest.mark.parametrize("group", [0, 1, 3])
+def test_a_gradient_that_nobody_needs_is_not_computed(which, group, monkeypatch):
     x, gates, weight = example(20, 4, 6, 3)
     (x if which == "weight" else weight).requires_grad_(False)
-    switched_linear(x, gates, weight).sum().backward()
-    assert (x.grad is None) == (which == "weight")
-    assert (weight.grad is None) == (which == "x")
+    asked = []
+    for name in ("_dense_backward", "_grouped_backward"):
+        backward = getattr(switched, name)
+        monkeypatch.setattr(switched, name, lambda *a, backward=backward: asked.append(a[-2:]) or backward(*a))
+    switched_linear(x, gates, weight, group=group).sum().backward()
+    ((need_x, grad_weight),) = asked
+    assert need_x == (which == "x")
+    assert (grad_weight is not None) == (which == "weight")
+
+
+def test_prediction_chooses_by_the_forward_cost(monkeypatch):
+    x, gates, weight = example(200, 64, 40, 64, dtype=torch.float32)
+    seen = []
+    choose = switched.choose_group
+    monkeypatch.setattr(switched, "choose_group", lambda *a: seen.append(a[-1]) or choose(*a))
+    switched_linear(x, gates, weight)
+    with torch.no_grad():
+        switched_linear(x, gates, weight)
+    assert seen == [True, False]
+
+
+@pytest.mark.parametrize("group", [None, *GROUPS])
+@pytest.mark.parametrize("shape", [(7, 4, 0, 3), (7, 0, 4, 3), (7, 4, 3, 0)])
+def test_sizes_of_zero(shape, group):
+    x, gates, weight = example(*shape)
+    y = switched_linear(x, gates, weight, group=group)
+    y.sum().backward()
+    assert y.shape == (7, shape[3])
+    assert (y == 0).all()
+    assert weight.grad.shape == weight.shape
+
+
+@pytest.mark.parametrize("group", [0, 1, 3])
+def test_a_second_backward_of_the_same_graph(group):
+    x, gates, weight = example(30, 4, 6, 3)
+    y = switched_linear(x, gates, weight, group=group)
+    y.sum().backward(retain_graph=True)
+    first = weight.grad.clone()
+    y.sum().backward()
+    assert_close(weight.grad, 2 * first)
+
+
+@pytest.mark.parametrize("group", [0, 1, 3])
+def test_inference_mode_leaves_nothing_behind(group):
+    x, gates, weight = example(30, 17, 19, 23)
+    with torch.inference_mode():
+        expected = switched_linear(x, gates, weight, group=group)
+    y = switched_linear(x, gates, weight, group=group)
+    y.sum().backward()
+    assert torch.equal(y, expected)
+
+
+def test_the_outer_sum_is_the_gradient_of_the_weight():
+    for rows in (0, 40, ROW_BLOCK + 5):
+        x, gates, weight = example(rows, 4, 7, 3)
+        errors = torch.randn(rows, 3, dtype=torch.float64)
+        expected = torch.autograd.grad(switched_linear(x, gates, weight, group=0), weight, errors)[0]
+        for group in (None, 0, 1, 3):
+            assert_close(switched_outer(x.detach(), gates, errors, group=group), expected)
 
 
 def test_routes_copy_one_row_to_another(naive):
@@ -115,6 +173,20 @@ def test_routes_copy_one_row_to_another(naive):
     source, target = torch.randint(0, 6, (15,)), torch.randint(0, 8, (15,))
     slow = torch.zeros(8, 2, dtype=torch.float64).index_add(0, target, naive(x[source], gates, weight))
     assert_same(switched_linear(x, Routes(gates, source, target, 8), weight), slow, (x, weight))
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "message"),
+    [
+        ([0, 6], [0, 1], "source must name rows from 0 to 5, got 0 to 6"),
+        ([0, -1], [0, 1], "source must name rows"),
+        ([0, 1], [0, 2], "target must name rows from 0 to 1, got 0 to 2"),
+    ],
+)
+def test_routes_to_nowhere_are_refused(source, target, message):
+    x, _, weight = example(6, 3, 4, 2)
+    with pytest.raises(ValueError, match=message):
+        switched_linear(x, Routes(torch.ones(2, 4) > 0, torch.tensor(source), torch.tensor(target), 2), weight)
 
 
 def test_the_bias_is_added_once():
@@ -171,6 +243,7 @@ def test_the_cost_rule_prefers_dense_for_small_and_larger_groups_for_more_rows()
     ("change", "error", "message"),
     [
         ({"x": torch.ones(5, 3, dtype=torch.int64)}, TypeError, "x must be a floating-point tensor, got torch.int64"),
+        ({"x": [[1.0]]}, TypeError, "x must be a torch tensor, got list"),
         ({"x": torch.ones(3)}, ValueError, r"x must have 2 axes \(rows, in_features\), got shape \(3,\)"),
         ({"x": torch.ones(6, 3)}, ValueError, r"x has size 6 on axis 0 \(rows\), expected 5"),
         ({"x": torch.ones(5, 2)}, ValueError, r"weight has size 3 on axis 1 \(in_features\), expected 2"),
@@ -182,6 +255,8 @@ def test_the_cost_rule_prefers_dense_for_small_and_larger_groups_for_more_rows()
         ({"gates": torch.ones(5, 4, dtype=torch.bool, device="meta")}, ValueError, "gates are on meta but x is on cpu"),
         ({"bias": torch.ones(3)}, ValueError, r"bias has size 3 on axis 0 \(out_features\), expected 2"),
         ({"bias": torch.ones(2, dtype=torch.float64)}, TypeError, "bias is torch.float64 but x is torch.float32"),
+        ({"weight": np.ones((4, 3, 2))}, TypeError, "weight must be a torch tensor, got ndarray"),
+        ({"group": 2.0}, ValueError, "group must be None or an integer from 0 to 6, got 2.0"),
         ({"group": 7}, ValueError, "group must be None or an integer from 0 to 6, got 7"),
     ],
 )

@@ -2,8 +2,7 @@
 
 from importlib.metadata import version
 
-from tensorswitch import algebra, nn, switches
-from tensorswitch.inverted import inverted
+from tensorswitch import algebra, inverted, kernels, nn, switches
 from tensorswitch.nn import SwitchedConv2d, SwitchedLinear, TensorSwitching
 from tensorswitch.switched import switched_linear
 from tensorswitch.switches import Routes
@@ -17,6 +16,7 @@ __all__ = [
     "TensorSwitching",
     "algebra",
     "inverted",
+    "kernels",
     "nn",
     "switched_linear",
     "switches",

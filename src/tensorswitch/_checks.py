@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -21,6 +22,8 @@ def check_shape(name: str, tensor: Tensor, expected: Sequence[int | None], axes:
 
 
 def check_floating(name: str, tensor: Tensor) -> None:
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} must be a torch tensor, got {type(tensor).__name__}; convert it with torch.as_tensor()")
     if not tensor.is_floating_point():
         raise TypeError(f"{name} must be a floating-point tensor, got {tensor.dtype}; convert it with .float()")
 
@@ -34,6 +37,7 @@ def autocast_dtype(device: torch.device) -> torch.dtype | None:
 
 def check_dtype_device(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
     """Raise unless both are on one device and, but for autocast, of one type."""
+    check_floating(name, tensor)
     if tensor.device != other.device:
         raise ValueError(f"{name} is on {tensor.device} but {other_name} is on {other.device}; move one with .to()")
     if tensor.dtype != other.dtype and autocast_dtype(tensor.device) is None:
@@ -42,5 +46,5 @@ def check_dtype_device(name: str, tensor: Tensor, other_name: str, other: Tensor
 
 def check_positive(**sizes: int) -> None:
     for name, size in sizes.items():
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        if not isinstance(size, Integral) or isinstance(size, bool) or size < 1:
             raise ValueError(f"{name} must be a positive integer, got {size!r}")

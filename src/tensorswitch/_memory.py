@@ -9,6 +9,7 @@ import math
 import mmap
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 
 import torch
 from torch import Tensor
@@ -34,8 +35,10 @@ class _Workspace(threading.local):
             return view
         buffer = self.buffers.get(key)
         if buffer is None or len(buffer) < size:
-            self.buffers[key] = buffer = torch.empty(size, dtype=like.dtype)
-        self.views[key] = view = buffer[:size].view(shape)
+            with torch.inference_mode(False):  # a buffer made in inference mode could not be used outside it
+                self.buffers[key] = buffer = torch.empty(size, dtype=like.dtype)
+        with torch.inference_mode(False):
+            self.views[key] = view = buffer[:size].view(shape)
         return view
 
 
@@ -52,6 +55,10 @@ def empty(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Ten
     size = math.prod(shape) * dtype.itemsize
     if size < LARGE or device.type != "cpu" or not hasattr(mmap, "MADV_HUGEPAGE"):
         return torch.empty(shape, dtype=dtype, device=device)
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory.madvise(mmap.MADV_HUGEPAGE)
+    try:
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise MemoryError(f"cannot allocate {size / 2**30:.2f} GB for an array of {tuple(shape)}") from error
+    with suppress(OSError):  # not every kernel has them
+        memory.madvise(mmap.MADV_HUGEPAGE)
     return torch.frombuffer(memory, dtype=dtype).view(shape)

@@ -60,7 +60,7 @@ class _Inverted(torch.autograd.Function):
         ctx.layers, ctx.target = layers, target
         ctx.dtypes = [s.dtype for s in tensors[2 * layers :]]
         ctx.save_for_backward(weight, *tensors[: 2 * layers])
-        return y.view_as(y)
+        return y.clone()  # not a view, so that what comes next may work in place
 
     @staticmethod
     @once_differentiable

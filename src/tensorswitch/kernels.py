@@ -8,16 +8,15 @@ With ``θ_l`` the angle between the two inputs after l layers of the SS network,
 Depth 0 is the linear kernel, and k(x, x) = ‖x‖² at any depth. (The paper prints k_SS,1 as ``(1 − (tan θ − θ)/π) x·y``; it is
 ``(1 + (tan θ − θ)/π) x·y``.)
 
-The recursion runs in tiles that stay in cache, all kinds and depths in one sweep, one triangle only for k(X, X). It carries ``1 − cos θ`` rather than
-``cos θ``, which keeps small angles exact, where the TS kernel has its cusp. The first angle of pairs that are nearly parallel or opposite is taken
-from ``‖x̂ ∓ ŷ‖`` since their scalar product has lost it.
+The recursion runs in tiles that stay in cache, all kinds and depths in one sweep, one triangle only for k(X, X). It carries ``(1 − cos θ)/2``
+rather than ``cos θ``, which keeps small angles exact, where the TS kernel has its cusp. The first angle of pairs that are nearly parallel or
+opposite is taken from ``‖x̂ ∓ ŷ‖`` since their scalar product has lost it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["finite_kernel", "kernels", "ss_kernel", "ts_kernel"]
 
 Array = TypeVar("Array", np.ndarray, Tensor)
-Kernels = dict[tuple[str, int], Any]
 
 TILE = 768  # rows and columns of a tile: small enough for the cache, large enough for the call overhead
 NEAR = 0.08  # 1 ∓ cos θ below which an angle is taken from the difference of the unit vectors
@@ -66,7 +64,6 @@ def kernels(
     depths: Iterable[int] = (1,),
     kinds: Iterable[str] = ("ss", "ts"),
     dtype: torch.dtype | None = None,
-    threads: int | None = None,
     progress: bool = False,
 ) -> dict[tuple[str, int], Array]:
     """Several depths and kinds in one sweep, which costs little more than the deepest alone.
@@ -77,7 +74,6 @@ def kernels(
     depths : whole numbers from 0 (the linear kernel)
     kinds : "ss", "ts" or both
     dtype : torch type of the result, by default that of ``X``, in which it is computed in any case
-    threads : CPU threads, by default as many as torch uses
     progress : show a progress bar
 
     Returns
@@ -85,25 +81,20 @@ def kernels(
     For each ``(kind, depth)`` the matrix (rows of X, rows of Y), of the kind and type of ``X``. Values beyond the range of the type overflow or
     underflow as its products do.
     """
-    depths, kinds = [check_depth(d) for d in depths], list(kinds)
-    if not kinds or any(kind not in ("ss", "ts") for kind in kinds):
-        raise ValueError(f"kinds must be 'ss', 'ts' or both, got {kinds!r}")
-    if not depths:
-        raise ValueError("depths must name at least one depth")
-    x = _as_tensor("X", X)
-    y = x if Y is None else _as_tensor("Y", Y)
-    if x.shape[1] != y.shape[1]:
-        raise ValueError(f"X has {x.shape[1]} features but Y has {y.shape[1]}")
-    if x.dtype != y.dtype or x.device != y.device:
-        raise TypeError(f"X is {x.dtype} on {x.device} but Y is {y.dtype} on {y.device}; convert one of them")
+    kinds = [check_kind(k) for k in ([kinds] if isinstance(kinds, str) else kinds)]
+    depths = [check_depth(d) for d in depths]
+    if dtype not in (None, torch.float32, torch.float64):
+        raise TypeError(f"dtype must be torch.float32 or torch.float64, got {dtype!r}")
+    if not kinds or not depths:
+        raise ValueError("kinds and depths must each name at least one")
+    x, y = _as_tensors(X, Y)
     results = {(kind, depth): empty((len(x), len(y)), dtype or x.dtype, x.device) for kind in dict.fromkeys(kinds) for depth in dict.fromkeys(depths)}
     left = _UnitRows(x)
     right = left if Y is None else _UnitRows(y)
     tiles = [(i, j) for i in range(0, len(x), TILE) for j in range(0, len(y), TILE) if Y is not None or i <= j]
 
-    with _threads(threads):
-        for i, j in track(tiles, len(tiles), "kernel", "tile", progress):
-            _tile(left, right, i, j, Y is None, results)
+    for i, j in track(tiles, len(tiles), "kernel", "tile", progress):
+        _tile(left, right, i, j, Y is None, results)
     return {key: value if isinstance(X, Tensor) else value.numpy() for key, value in results.items()}
 
 
@@ -113,11 +104,10 @@ def finite_kernel(network: TensorSwitching, X: Array, Y: Array | None = None) ->
 
     With gate weights drawn from a Gaussian it approaches :func:`ts_kernel` of the same depth, with an error that falls as ``n^−½``.
     """
-    x = _as_tensor("X", X)
-    y = x if Y is None else _as_tensor("Y", Y)
-    result = x @ y.t()
+    x, y = _as_tensors(X, Y)
     if x.shape[1] != network.in_features:
         raise ValueError(f"X has {x.shape[1]} features but the network takes {network.in_features}")
+    result = x @ y.t()
     for w in network.gate_weights:
         weight = w.to(x)
         x, y = (x @ weight.t()).relu(), (y @ weight.t()).relu()
@@ -133,47 +123,70 @@ def check_depth(depth: int) -> int:
     return int(depth)
 
 
+def check_kind(kind: str) -> str:
+    if kind not in ("ss", "ts"):
+        raise ValueError(f"the kind of kernel must be 'ss' or 'ts', got {kind!r}")
+    return kind
+
+
+def _as_tensors(X: Any, Y: Any) -> tuple[Tensor, Tensor]:
+    x = _as_tensor("X", X)
+    y = x if Y is None else _as_tensor("Y", Y)
+    if x.shape[1] != y.shape[1]:
+        raise ValueError(f"X has {x.shape[1]} features but Y has {y.shape[1]}")
+    if x.dtype != y.dtype or x.device != y.device:
+        raise TypeError(f"X is {x.dtype} on {x.device} but Y is {y.dtype} on {y.device}; convert one of them")
+    return x, y
+
+
 def _as_tensor(name: str, array: Any) -> Tensor:
-    tensor = array.detach() if isinstance(array, Tensor) else torch.from_numpy(np.ascontiguousarray(array))
+    if isinstance(array, Tensor):
+        tensor = array.detach()
+    else:
+        array = np.ascontiguousarray(array)
+        tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
     if tensor.dtype not in (torch.float32, torch.float64):
         if tensor.dtype.is_complex or tensor.dtype == torch.bool:
             raise TypeError(f"{name} must hold real numbers, got {tensor.dtype}")
         tensor = tensor.to(torch.float32 if tensor.is_floating_point() else torch.float64)
     if tensor.dim() != 2:
         raise ValueError(f"{name} must have 2 axes (rows, features), got shape {tuple(tensor.shape)}")
-    if not tensor.isfinite().all():
+    if not _largest(tensor).isfinite().all():
         raise ValueError(f"{name} contains NaN or infinity")
     return tensor.contiguous()
 
 
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    before = torch.get_num_threads()
-    try:
-        if count is not None:
-            torch.set_num_threads(count)
-        yield
-    finally:
-        if count is not None:
-            torch.set_num_threads(before)
-
-
 class _UnitRows:
-    """Rows scaled to unit length, and their lengths; a row of zeros stays."""
+    """Rows scaled to unit length, made as they are needed, and their lengths; a row of zeros stays."""
 
     def __init__(self, x: Tensor) -> None:
-        largest = x.abs().amax(1, keepdim=True) if x.shape[1] else x.new_zeros(len(x), 1)
-        scaled = x / torch.where(largest > 0, largest, 1)  # so that no square overflows or underflows
-        length = scaled.double().square().sum(1, keepdim=True).sqrt()
-        self.rows = (scaled / torch.where(length > 0, length, 1)).to(x.dtype)
-        self.norms = (length * largest).to(x.dtype)
-        self.squares = (length * largest.double()).square()[:, 0].to(x.dtype)
+        self.x = x
+        # Divided by a power of two first, exactly, so that no square overflows or underflows.
+        self.exponent = torch.frexp(_largest(x)).exponent
+        blocks = [self._scaled(slice(s, s + 64)).double().square_().sum(1, keepdim=True) for s in range(0, len(x), 64)]
+        square = torch.cat(blocks) if blocks else x.new_zeros(0, 1, dtype=torch.float64)
+        self.length = torch.where(square > 0, square.sqrt(), 1).to(x.dtype)
+        self.norms = torch.ldexp(square.sqrt(), self.exponent).to(x.dtype)
+        self.squares = torch.ldexp(square, 2 * self.exponent)[:, 0].to(x.dtype)
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        return self._scaled(rows).div_(self.length[rows])
+
+    def _scaled(self, rows: slice) -> Tensor:
+        return torch.ldexp(self.x[rows], -self.exponent[rows])
+
+
+def _largest(x: Tensor) -> Tensor:
+    """The largest magnitude in each row, (rows, 1)."""
+    if not x.numel():
+        return x.new_zeros(len(x), 1)
+    return torch.cat([rows.abs().amax(1, keepdim=True) for rows in x.split(64)])
 
 
 def _tile(left: _UnitRows, right: _UnitRows, i: int, j: int, symmetric: bool, results: dict[tuple[str, int], Tensor]) -> None:
     rows, columns = slice(i, i + TILE), slice(j, j + TILE)
     a_norm, b_norm = left.norms[rows], right.norms[columns].t()
-    for kind, depth, value in _sweep(left.rows[rows], right.rows[columns], results):
+    for kind, depth, value in _sweep(left[rows], right[columns], results):
         value.mul_(a_norm).mul_(b_norm)
         if symmetric and i == j:
             value = value.triu(1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -259,7 +260,7 @@ class TensorSwitching(_Switching):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        gates = (gates,) if isinstance(gates, int) else tuple(gates)
+        gates = tuple(gates) if isinstance(gates, Sequence) else (gates,)
         if not gates:
             raise ValueError("gates must name at least one layer, such as (64, 64)")
         check_positive(in_features=in_features, out_features=out_features, **{f"gates[{i}]": n for i, n in enumerate(gates)})
@@ -283,7 +284,7 @@ class TensorSwitching(_Switching):
             activity = scores[-1].detach().relu()
             gates.append(activity > 0)
         y = switched_linear(x, combine_gates(gates), self.weight.flatten(0, -3), self.bias)
-        if scores[0].requires_grad:
+        if any(s.requires_grad for s in scores):
             y = inverted(y, scores, gates, self.weight, list(self.gate_weights))
         return y.reshape(*lead, self.out_features)
 
@@ -330,7 +331,7 @@ def _check_relu_layers(hidden: Sequence[nn.Linear], output: nn.Linear) -> None:
 
 
 def _pair(name: str, value: int | tuple[int, int], least: int = 1) -> tuple[int, int]:
-    pair = (value, value) if isinstance(value, int) else tuple(value)
-    if len(pair) != 2 or not all(isinstance(v, int) and v >= least for v in pair):
+    pair = tuple(value) if isinstance(value, Sequence) else (value, value)
+    if len(pair) != 2 or not all(isinstance(v, Integral) and v >= least for v in pair):
         raise ValueError(f"{name} must be an integer or a pair of integers of at least {least}, got {value!r}")
-    return pair[0], pair[1]
+    return int(pair[0]), int(pair[1])

@@ -25,11 +25,11 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from tensorswitch._checks import autocast_dtype, check_dtype_device, check_floating, check_shape
-from tensorswitch._memory import empty_like, workspace
+from tensorswitch._memory import empty, empty_like, workspace
 from tensorswitch._plans import PAD_WORK, Chunk, make_plan, pattern_sums, unit_sums
 from tensorswitch.switches import Routes
 
-__all__ = ["choose_group", "switched_linear"]
+__all__ = ["choose_group", "switched_linear", "switched_outer"]
 
 MAX_GROUP = 6
 TINY = 5_000_000  # multiply-adds up to which looking for the best strategy costs more than it saves
@@ -51,7 +51,8 @@ def switched_linear(x: Tensor, gates: Tensor | Routes, weight: Tensor, bias: Ten
         pattern. By default chosen from the sizes and how many gates are open.
 
     Differentiable once in ``x``, ``weight`` and ``bias``; gates have no gradient (see :mod:`tensorswitch.inverted` for theirs).
-    Under autocast the products run in the autocast type and are accumulated in float32.
+    Under autocast the products run in the autocast type and are accumulated in float32. A row with NaN or infinity in ``x`` has no defined
+    result, not even where its gates are closed; neither has a batch with such weights.
 
     >>> x, gates = torch.tensor([[1.0, 2.0]]), torch.tensor([[True, False, True]])
     >>> switched_linear(x, gates, torch.ones(3, 2, 1))
@@ -59,18 +60,46 @@ def switched_linear(x: Tensor, gates: Tensor | Routes, weight: Tensor, bias: Ten
     """
     routes = gates if isinstance(gates, Routes) else Routes(gates)
     _check(x, routes, weight, bias)
-    if group is not None and group not in range(MAX_GROUP + 1):
+    if group is not None and (not isinstance(group, int) or group not in range(MAX_GROUP + 1)):
         raise ValueError(f"group must be None or an integer from 0 to {MAX_GROUP}, got {group!r}")
 
-    if (dtype := autocast_dtype(x.device)) is not None:
+    if (dtype := autocast_dtype(x.device)) is not None and x.dtype != torch.float64:
         x, weight = x.to(dtype), weight.to(dtype)
         bias = None if bias is None else bias.to(dtype)
     if routes.source is not None:
         x = x.index_select(0, routes.source)
+    if 0 in weight.shape:  # nothing to add up
+        return x.new_zeros(len(x) if routes.rows is None else routes.rows, weight.shape[2]) + 0 * (x.sum() + weight.sum())
+    if group is None:
+        training = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+        group = _choose(x, routes.gates, weight.shape[2], training)
     y: Tensor = _Switched.apply(x, routes.gates, weight, group)
     if routes.target is not None and routes.rows is not None:
         y = y.new_zeros(routes.rows, y.shape[1]).index_add(0, routes.target, y)
     return y if bias is None else y + bias
+
+
+@torch.no_grad()
+def switched_outer(x: Tensor, gates: Tensor, errors: Tensor, *, group: int | None = None) -> Tensor:
+    """``Σ_b gates_bj x_b errors_bᵀ``: (gates, in_features, out_features). The adjoint of :func:`switched_linear` in its weight."""
+    check_floating("x", x)
+    check_shape("gates", gates, (len(x), None), "(rows, gates)")
+    check_shape("errors", errors, (len(x), None), "(rows, out_features)")
+    check_dtype_device("errors", errors, "x", x)
+    units, n_in, n_out = gates.shape[1], x.shape[1], errors.shape[1]
+    if group is None:
+        group = _choose(x, gates, n_out, True)
+    shape = (units, n_in, n_out)
+    total = x.new_zeros(shape) if len(x) != min(len(x), ROW_BLOCK) or not len(x) else None
+    weight = x.new_empty(1).expand(shape)  # only its shape matters
+    for part_x, part_gates, part_errors in _cut(ROW_BLOCK, x.contiguous(), gates, errors.contiguous()):
+        part = empty(shape, x.dtype, x.device)
+        if group:
+            _grouped_backward(part_x, make_plan(part_gates, group, n_in, n_out), group, weight, part_errors, False, part)
+        else:
+            _dense_backward(part_x, part_gates.to(x.dtype), weight, part_errors, False, part)
+        total = part if total is None else total.add_(part)
+    return total if total is not None else x.new_zeros(shape)
 
 
 def _check(x: Tensor, routes: Routes, weight: Tensor, bias: Tensor | None) -> None:
@@ -82,6 +111,12 @@ def _check(x: Tensor, routes: Routes, weight: Tensor, bias: Tensor | None) -> No
         check_shape("bias", bias, (weight.shape[2],), "(out_features,)")
         check_dtype_device("bias", bias, "x", x)
     routes.check_source(x)
+
+
+def _choose(x: Tensor, gates: Tensor, n_out: int, backward: bool) -> int:
+    units, n_in = gates.shape[1], x.shape[1]
+    tiny = len(x) * units * n_in * n_out <= TINY  # then counting the open gates would cost more than it saves
+    return 0 if tiny else choose_group(len(x), n_in, units, n_out, int(gates.sum()) / gates.numel(), backward)
 
 
 def choose_group(rows: int, in_features: int, gates: int, out_features: int, open_fraction: float, backward: bool = True) -> int:
@@ -113,12 +148,8 @@ def choose_group(rows: int, in_features: int, gates: int, out_features: int, ope
 
 class _Switched(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, gates: Tensor, weight: Tensor, group: int | None) -> Tensor:
-        units, n_in, n_out = weight.shape
-        if group is None:
-            tiny = len(x) * weight.numel() <= TINY
-            opened = 0.5 if tiny else int(gates.sum()) / gates.numel()
-            group = choose_group(len(x), n_in, units, n_out, opened, any(ctx.needs_input_grad))
+    def forward(ctx: Any, x: Tensor, gates: Tensor, weight: Tensor, group: int) -> Tensor:
+        _, n_in, n_out = weight.shape
         x, weight = x.contiguous(), weight.contiguous()
         if group == 0:
             gates = gates.to(x.dtype)
@@ -137,9 +168,10 @@ class _Switched(torch.autograd.Function):
         x, gates, weight = ctx.saved_tensors
         need_x, _, need_weight, _ = ctx.needs_input_grad
         parts, grad_weight = [], None
-        for plan, (part_x, part_gates, part_delta) in zip(ctx.plans, _cut(ROW_BLOCK, x, gates, delta.contiguous()), strict=True):
+        for part_x, part_gates, part_delta in _cut(ROW_BLOCK, x, gates, delta.contiguous()):
             part_weight = empty_like(weight) if need_weight else None
-            if ctx.group:
+            if ctx.group:  # a second backward makes its plans again, so that they need not be kept
+                plan = ctx.plans.pop(0) if ctx.plans else make_plan(part_gates, ctx.group, *weight.shape[1:])
                 parts.append(_grouped_backward(part_x, plan, ctx.group, weight, part_delta, need_x, part_weight))
             else:
                 parts.append(_dense_backward(part_x, part_gates, weight, part_delta, need_x, part_weight))
@@ -175,11 +207,11 @@ def _dense_forward(x: Tensor, gates: Tensor, weight: Tensor) -> Tensor:
     narrow = weight.shape[2] < weight.shape[1]
     parts = []
     for part_x, h in _cut(DENSE_ROWS if narrow else len(x), x, gates):
-        y = part_x.new_empty(0)
+        y = torch.zeros(0)
         for ht, w in _cut(_units_in_cache(len(part_x) * min(weight.shape[1:]), x), h.t(), weight):
             if narrow:
                 products = (part_x @ _side_by_side(w)).view(len(part_x), len(w), w.shape[2])
-                part = torch.bmm(ht.t().unsqueeze(1), products).squeeze(1)
+                part = torch.bmm(ht.t().unsqueeze(1), products).squeeze(1).clone()  # not a view, which could not be changed in place
             else:
                 part = (ht.t().unsqueeze(2) * part_x.unsqueeze(1)).flatten(1) @ w.flatten(0, 1)
             y = y.add_(part) if len(y) else part.to(_accumulator(x))
@@ -191,7 +223,7 @@ def _dense_backward(x: Tensor, gates: Tensor, weight: Tensor, delta: Tensor, nee
     """Returns the gradient of x if needed, and writes that of the weight if there is room for it."""
     narrow = weight.shape[2] < weight.shape[1]
     step = _units_in_cache(len(x) * (weight.shape[2] if narrow else weight.shape[1] + weight.shape[2]), x)
-    grad_x = x.new_empty(0)
+    grad_x = torch.zeros(0)
     for h, w, grad_w in _cut(step, gates.t(), weight, weight if grad_weight is None else grad_weight):
         if narrow:
             errors = (h.t().unsqueeze(2) * delta.unsqueeze(1)).flatten(1)

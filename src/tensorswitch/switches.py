@@ -42,9 +42,10 @@ class Routes:
         for name in ("source", "target"):
             index = getattr(self, name)
             if index is not None:
-                if index.dtype != torch.int64:
-                    raise TypeError(f"{name} must be an int64 tensor, got {index.dtype}")
+                if not isinstance(index, Tensor) or index.dtype != torch.int64:
+                    raise TypeError(f"{name} must be an int64 tensor, got {index.dtype if isinstance(index, Tensor) else type(index).__name__}")
                 check_shape(name, index, (len(self.gates),), "(pairs,)")
+                _check_range(name, index, self.rows if name == "target" else None)
         if (self.target is None) != (self.rows is None):
             raise ValueError("target and rows go together: give both or neither")
 
@@ -54,6 +55,13 @@ class Routes:
             raise ValueError(f"gates are on {self.gates.device} but x is on {x.device}; move one with .to()")
         if self.source is None:
             check_shape("x", x, (len(self.gates), None), "(rows, in_features)")
+        else:
+            _check_range("source", self.source, len(x))
+
+
+def _check_range(name: str, index: Tensor, rows: int | None) -> None:
+    if index.numel() and (int(index.min()) < 0 or (rows is not None and int(index.max()) >= rows)):
+        raise ValueError(f"{name} must name rows from 0 to {'…' if rows is None else rows - 1}, got {int(index.min())} to {int(index.max())}")
 
 
 def relu(scores: Tensor) -> Routes:
@@ -116,7 +124,9 @@ def check_switch(switch: str, gates: int) -> tuple[str, int]:
 
 def _winning_pieces(scores: Tensor, pieces: int) -> Tensor:
     rows, gates = scores.shape
-    if pieces < 1 or gates % pieces:
+    if pieces < 1:
+        raise ValueError(f"pieces must be a positive integer, got {pieces}")
+    if gates % pieces:
         raise ValueError(f"scores has size {gates} on axis 1 (gates), expected a multiple of {pieces} pieces")
     units = scores.reshape(rows, gates // pieces, pieces)
     nan = units.isnan()

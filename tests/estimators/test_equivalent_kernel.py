@@ -18,6 +18,11 @@ def test_values_and_diagonal(kind, function):
     np.testing.assert_allclose(kernel.diag(X), kernel(X).diagonal())
 
 
+def test_whole_numbers_do_not_wrap():
+    pixels = np.array([[200, 200], [0, 30]], dtype=np.uint8)
+    np.testing.assert_allclose(EquivalentKernel().diag(pixels), [80000, 900])
+
+
 def test_gradient_by_the_logarithm_of_the_scale():
     kernel = EquivalentKernel(depth=2, scale=0.7)
     _, gradient = kernel(X, eval_gradient=True)
@@ -39,7 +44,7 @@ def test_in_a_gaussian_process_and_kernel_ridge():
 
 
 def test_wrong_arguments_are_named():
-    with pytest.raises(ValueError, match="kind must be 'ss' or 'ts', got 'rbf'"):
+    with pytest.raises(ValueError, match="kernel must be 'ss' or 'ts', got 'rbf'"):
         EquivalentKernel("rbf")(X)
     with pytest.raises(ValueError, match="leave Y out"):
         EquivalentKernel()(X, X, eval_gradient=True)

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 from sklearn.utils import check_array
 
-from tensorswitch.kernels import check_depth, kernels
+from tensorswitch.kernels import check_depth, check_kind, kernels
 
 __all__ = ["EquivalentKernel"]
 
@@ -46,7 +46,7 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
         """The kernel of all pairs of rows; with ``eval_gradient`` also its gradient by the logarithm of ``scale``."""
         if eval_gradient and Y is not None:
             raise ValueError("the gradient can only be evaluated for k(X, X): leave Y out")
-        kind, depth = self._check()
+        kind, depth = check_kind(self.kind), check_depth(self.depth)
         X = check_array(X, dtype=[np.float64, np.float32])
         Y = None if Y is None else check_array(Y, dtype=X.dtype)
         K = self.scale * kernels(X, Y, depths=[depth], kinds=[kind])[kind, depth]
@@ -56,7 +56,7 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
 
     def diag(self, X: Any) -> Any:
         """``scale · ‖x‖²``, at any depth."""
-        X = np.asarray(X)
+        X = check_array(X, dtype=[np.float64, np.float32])
         return self.scale * np.einsum("ij,ij->i", X, X)
 
     def is_stationary(self) -> bool:
@@ -64,8 +64,3 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(kind={self.kind!r}, depth={self.depth}, scale={self.scale:.3g})"
-
-    def _check(self) -> tuple[str, int]:
-        if self.kind not in ("ss", "ts"):
-            raise ValueError(f"kind must be 'ss' or 'ts', got {self.kind!r}")
-        return self.kind, check_depth(self.depth)

@@ -6,8 +6,11 @@ pair takes 1/25 of it, and the result is the one that libsvm finds on the whole 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import combinations
+from numbers import Real
 from typing import Any, NamedTuple
 
 import joblib
@@ -16,12 +19,13 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.preprocessing import normalize as unit_rows
 from sklearn.svm import SVC
+from sklearn.utils import check_X_y
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from tensorswitch._progress import track
-from tensorswitch.kernels import check_depth, kernels
+from tensorswitch.kernels import check_depth, check_kind, kernels
 
 __all__ = ["TSKernelSVC", "kernel_svc_grid"]
 
@@ -35,6 +39,12 @@ class Machine(NamedTuple):
     coef: np.ndarray
     intercept: float
     iterations: int
+
+    def dense(self, rows: int) -> np.ndarray:
+        """The coefficients of all rows."""
+        result = np.zeros(rows)
+        result[self.support] = self.coef
+        return result
 
 
 class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -105,37 +115,38 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TSKernelSVC:
         """Solve every pair of classes."""
-        kind, depth = _check_kernel(self.kernel, self.depth)
+        kind, depth = check_kind(self.kernel), check_depth(self.depth)
         if self.decision_function_shape not in ("ovr", "ovo"):
             raise ValueError(f"decision_function_shape must be 'ovr' or 'ovo', got {self.decision_function_shape!r}")
-        _check_penalty(self.C)
+        _check_positive("C", self.C)
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
-        self.classes_, labels = _encode(y)
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
+        pairs = _Pairs(y)
+        self.classes_, labels = pairs.classes, pairs.labels
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        if weight is not None and len(used := np.unique(labels[weight > 0])) < len(self.classes_):
+            raise ValueError(f"every sample of class {self.classes_[np.setdiff1d(labels, used)[0]]} has a sample_weight of zero")
         factors = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
         X = _prepared(X, self.normalize)
+        options = {"C": self.C, "tol": self.tol, "shrinking": self.shrinking, "cache_size": self.cache_size, "max_iter": self.max_iter}
 
-        pairs = list(combinations(range(len(self.classes_)), 2))
-        rows = [np.flatnonzero((labels == i) | (labels == j)) for i, j in pairs]
-        svc = {"C": self.C, "tol": self.tol, "shrinking": self.shrinking, "cache_size": self.cache_size, "max_iter": self.max_iter}
+        def job(i: int, j: int, rows: np.ndarray) -> Machine:
+            if weight is not None:
+                rows = rows[weight[rows] > 0]  # libsvm leaves the others out, and counts anew
+            gram = kernels(X[rows], depths=[depth], kinds=[kind], dtype=torch.float64)[kind, depth]
+            solver = SVC(kernel="precomputed", class_weight={0: factors[i], 1: factors[j]}, **options)
+            return _solve(solver, gram, labels[rows] == j, rows, None if weight is None else weight[rows])
 
-        def job(number: int, threads: int | None) -> Machine:
-            (i, j), r = pairs[number], rows[number]
-            gram = kernels(X[r], depths=[depth], kinds=[kind], dtype=torch.float64, threads=threads)[kind, depth]
-            solver = SVC(kernel="precomputed", class_weight={0: factors[i], 1: factors[j]}, **svc)
-            return _solve(solver, gram, labels[r] == j, r, None if weight is None else weight[r])
-
-        need = [8 * len(r) ** 2 + int(self.cache_size * 2**20) for r in rows]
-        machines = _run(job, need, self.max_memory_gb, self.n_jobs, self.verbose, [self.classes_[list(p)] for p in pairs])
+        machines = pairs.run(job, lambda rows: 8 * rows**2 + _cache_bytes(self.cache_size), self.max_memory_gb, self.n_jobs, self.verbose)
 
         self.support_ = np.unique(np.concatenate([m.support for m in machines]))
         self.support_vectors_ = X[self.support_]
         self.n_support_ = np.bincount(labels[self.support_], minlength=len(self.classes_))
-        self.pair_coef_ = np.zeros((len(pairs), len(self.support_)))
+        self.pair_coef_ = np.zeros((len(machines), len(self.support_)))
         for row, machine in zip(self.pair_coef_, machines, strict=True):
             row[np.searchsorted(self.support_, machine.support)] = machine.coef
         self.intercept_ = np.array([m.intercept for m in machines])
         self.n_iter_ = np.array([m.iterations for m in machines])
+        self._fitted_with = (kind, depth, self.normalize)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -154,13 +165,13 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _pair_decisions(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
+        kind, depth, normalize = self._fitted_with
         X = validate_data(self, X, dtype=self.support_vectors_.dtype, order="C", reset=False)
-        X = _prepared(X, self.normalize)
+        X = _prepared(X, normalize)
         step = max(1, PREDICT_BYTES // (8 * len(self.support_)))
-        key = (self.kernel, self.depth)
         parts = []
         for start in range(0, len(X), step):
-            K = kernels(X[start : start + step], self.support_vectors_, depths=[self.depth], kinds=[self.kernel], dtype=torch.float64)[key]
+            K = kernels(X[start : start + step], self.support_vectors_, depths=[depth], kinds=[kind], dtype=torch.float64)[kind, depth]
             parts.append(K @ self.pair_coef_.T + self.intercept_)
         return np.concatenate(parts)
 
@@ -183,70 +194,108 @@ def kernel_svc_grid(
 ) -> dict[tuple[str, int, float], float]:
     """Validation error of :class:`TSKernelSVC` for every kernel, depth and C, sharing the kernel work between them.
 
-    The default grid is the paper's. A sweep of the kernel gives all depths of both kinds at once, as far as ``max_memory_gb`` allows, and each matrix
-    serves every C. Returns a dictionary from ``(kind, depth, C)`` to the fraction of ``X_val`` misclassified.
+    The default grid is the paper's. A sweep of the kernel gives several depths at once, as far as ``max_memory_gb`` allows, and each matrix serves
+    every C. Returns a dictionary from ``(kind, depth, C)`` to the fraction of ``X_val`` misclassified.
     """
-    kinds, depths, Cs = list(kinds), list(depths), list(Cs)
-    keys = [_check_kernel(kind, depth) for depth in depths for kind in kinds]
+    kinds, depths, Cs = [check_kind(k) for k in kinds], [check_depth(d) for d in depths], list(Cs)
     for C in Cs:
-        _check_penalty(C)
-    if not keys or not Cs:
+        _check_positive("C", C)
+    if not kinds or not depths or not Cs:
         raise ValueError("the grid is empty: give at least one kind, one depth and one C")
-    X, y = np.ascontiguousarray(X), np.asarray(y)
-    X_val, y_val = np.ascontiguousarray(X_val, dtype=X.dtype), np.asarray(y_val)
-    classes, labels = _encode(y)
+    X, y = check_X_y(X, y, dtype=[np.float64, np.float32], order="C")
+    X_val, y_val = check_X_y(X_val, y_val, dtype=X.dtype, order="C")
+    if X.shape[1] != X_val.shape[1]:
+        raise ValueError(f"X has {X.shape[1]} features but X_val has {X_val.shape[1]}")
+    pairs = _Pairs(y)
     X, X_val = _prepared(X, normalize), _prepared(X_val, normalize)
-    pairs = list(combinations(range(len(classes)), 2))
-    rows = [np.flatnonzero((labels == i) | (labels == j)) for i, j in pairs]
-    cache = int(cache_size * 2**20)
-    need = [8 * len(r) * (len(r) + len(X_val)) for r in rows]
-    budget = np.inf if max_memory_gb is None else max_memory_gb * 2**30
-    together = len(keys) if max_memory_gb is None else int(np.clip((budget - cache) // max(need), 1, len(keys)))
+    matrices = _matrices_that_fit(pairs, len(X_val), cache_size, max_memory_gb)
+    together = len(kinds) * len(depths) <= matrices
+    batches = [(kinds, depths)] if together else [([k], depths[s : s + matrices]) for k in kinds for s in range(0, len(depths), matrices)]
+    largest = max(len(k) * len(d) for k, d in batches)
 
-    def job(number: int, threads: int | None) -> dict[tuple[str, int, float], np.ndarray]:
-        j, r = pairs[number][1], rows[number]
+    def job(i: int, j: int, rows: np.ndarray) -> dict[tuple[str, int, float], np.ndarray]:
         decisions = {}
-        for start in range(0, len(keys), together):
-            batch = keys[start : start + together]
-            wanted: dict[str, Any] = {"depths": {d for _, d in batch}, "kinds": {k for k, _ in batch}, "dtype": torch.float64, "threads": threads}
-            grams, across = kernels(X[r], **wanted), kernels(X_val, X[r], **wanted)
-            for key in batch:
+        for some_kinds, some_depths in batches:
+            wanted: dict[str, Any] = {"depths": some_depths, "kinds": some_kinds, "dtype": torch.float64}
+            grams, across = kernels(X[rows], **wanted), kernels(X_val, X[rows], **wanted)
+            for key in list(grams):
+                gram, test = grams.pop(key), across.pop(key)
                 for C in Cs:
-                    machine = _solve(SVC(kernel="precomputed", C=C, tol=tol, cache_size=cache_size), grams[key], labels[r] == j, np.arange(len(r)))
-                    decisions[(*key, C)] = across[key][:, machine.support] @ machine.coef + machine.intercept
+                    solver = SVC(kernel="precomputed", C=C, tol=tol, cache_size=cache_size)
+                    machine = _solve(solver, gram, pairs.labels[rows] == j, np.arange(len(rows)))
+                    decisions[(*key, C)] = test @ machine.dense(len(rows)) + machine.intercept
+                del gram, test
         return decisions
 
-    whole = [together * n + cache for n in need]
-    results = _run(job, whole, max_memory_gb, n_jobs, verbose, [classes[list(p)] for p in pairs])
+    def need(rows: int) -> int:
+        return largest * 8 * rows * (rows + len(X_val)) + _cache_bytes(cache_size)
+
+    results = pairs.run(job, need, max_memory_gb, n_jobs, verbose)
     errors = {}
     for key in results[0]:
-        predicted = classes[_vote(np.stack([r[key] for r in results], axis=1), len(classes))]
+        predicted = pairs.classes[_vote(np.stack([r[key] for r in results], axis=1), len(pairs.classes))]
         errors[key] = float(np.mean(predicted != y_val))
     return errors
+
+
+class _Pairs:
+    """The pairs of classes and their rows, and how to do a job for each of them."""
+
+    def __init__(self, y: np.ndarray) -> None:
+        check_classification_targets(y)
+        self.classes, self.labels = np.unique(y, return_inverse=True)
+        if len(self.classes) < 2:
+            raise ValueError(f"the classifier needs at least 2 classes, but y holds one class only: {self.classes[0]}")
+        self.pairs = list(combinations(range(len(self.classes)), 2))
+        self.rows = [np.flatnonzero((self.labels == i) | (self.labels == j)) for i, j in self.pairs]
+
+    def run(self, job: Callable[..., Any], need: Callable[[int], int], max_memory_gb: float | None, n_jobs: int | None, verbose: bool) -> list[Any]:
+        """``job(i, j, rows)`` for each pair, as many at a time as jobs and memory allow; ``need`` gives the bytes for a number of rows."""
+        workers = min(joblib.effective_n_jobs(n_jobs), len(self.pairs))
+        if max_memory_gb is not None:
+            _check_positive("max_memory_gb", max_memory_gb)
+            largest = max(range(len(self.rows)), key=lambda number: len(self.rows[number]))
+            most = need(len(self.rows[largest]))
+            if most > max_memory_gb * 2**30:
+                first, second = (self.classes[k] for k in self.pairs[largest])
+                raise MemoryError(
+                    f"the classes {first} and {second} need {most / 2**30:.2f} GB for their Gram matrix and libsvm's cache, "
+                    f"but max_memory_gb is {max_memory_gb}; raise it, lower cache_size, or fit fewer rows"
+                )
+            workers = min(workers, int(max_memory_gb * 2**30 // most))
+        tasks = (joblib.delayed(job)(i, j, rows) for (i, j), rows in zip(self.pairs, self.rows, strict=True))
+        with _torch_threads(1 if workers > 1 else torch.get_num_threads()):
+            parallel = joblib.Parallel(n_jobs=workers, prefer="threads", return_as="generator" if verbose else "list", pre_dispatch=workers)
+            return list(track(parallel(tasks), len(self.pairs), "pairs of classes", "pair", verbose))
+
+
+@contextmanager
+def _torch_threads(count: int) -> Iterator[None]:
+    """For the threads that are started meanwhile, so that jobs and their operations do not fight for the cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _matrices_that_fit(pairs: _Pairs, validation_rows: int, cache_size: float, max_memory_gb: float | None) -> int:
+    if max_memory_gb is None:
+        return sys.maxsize
+    _check_positive("max_memory_gb", max_memory_gb)
+    rows = max(len(r) for r in pairs.rows)
+    return max(1, int((max_memory_gb * 2**30 - _cache_bytes(cache_size)) // (8 * rows * (rows + validation_rows))))
+
+
+def _cache_bytes(cache_size: float) -> int:
+    _check_positive("cache_size", cache_size)
+    return int(cache_size * 2**20)
 
 
 def _solve(solver: SVC, gram: np.ndarray, is_second: np.ndarray, rows: np.ndarray, weight: np.ndarray | None = None) -> Machine:
     solver.fit(gram, is_second.astype(np.int64), sample_weight=weight)
     return Machine(rows[solver.support_], -solver.dual_coef_[0], -float(solver.intercept_[0]), int(np.max(solver.n_iter_)))
-
-
-def _run(job: Any, need: list[int], max_memory_gb: float | None, n_jobs: int | None, verbose: bool, names: list[Any]) -> list[Any]:
-    """Every pair's job, as many at a time as jobs and memory allow."""
-    workers = min(joblib.effective_n_jobs(n_jobs), len(need))
-    if max_memory_gb is not None:
-        largest = int(np.argmax(need))
-        fits = int(max_memory_gb * 2**30 // need[largest])
-        if fits < 1:
-            a, b = names[largest]
-            raise MemoryError(
-                f"the classes {a!r} and {b!r} need {need[largest] / 2**30:.2f} GB for their Gram matrix, but max_memory_gb is {max_memory_gb}; "
-                "raise it, or fit fewer rows"
-            )
-        workers = min(workers, fits)
-    threads = None if workers == 1 else 1
-    tasks = (joblib.delayed(job)(number, threads) for number in range(len(need)))
-    done = joblib.Parallel(n_jobs=workers, prefer="threads", return_as="generator", pre_dispatch=workers)(tasks)
-    return list(track(done, len(need), "pairs of classes", "pair", verbose))
 
 
 def _vote(decisions: np.ndarray, n_classes: int) -> np.ndarray:
@@ -260,24 +309,10 @@ def _vote(decisions: np.ndarray, n_classes: int) -> np.ndarray:
     return winner
 
 
-def _encode(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    check_classification_targets(y)
-    classes, labels = np.unique(y, return_inverse=True)
-    if len(classes) < 2:
-        raise ValueError(f"the classifier needs at least 2 classes, but y holds one class only: {classes[0]!r}")
-    return classes, labels
-
-
 def _prepared(X: np.ndarray, normalize: bool) -> np.ndarray:
     return unit_rows(X) if normalize else X
 
 
-def _check_kernel(kind: str, depth: int) -> tuple[str, int]:
-    if kind not in ("ss", "ts"):
-        raise ValueError(f"kernel must be 'ss' or 'ts', got {kind!r}")
-    return kind, check_depth(depth)
-
-
-def _check_penalty(C: float) -> None:
-    if not np.isreal(C) or not np.isfinite(C) or C <= 0:
-        raise ValueError(f"C must be a positive number, got {C!r}")
+def _check_positive(name: str, value: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real) or not np.isfinite(value) or value <= 0:
+        raise ValueError(f"{name} must be a positive number, got {value!r}")
