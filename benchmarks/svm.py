@@ -27,7 +27,7 @@ CASES = [  # data, kernel, depth, the paper's error %, PCA dimensions and penalt
     ("cifar10", "ts", 2, 43.60, [(p, c) for p in (32, 64, 128) for c in (1, 10)]),
     ("cifar10", "ss", 7, 43.18, [(p, c) for p in (32, 64, 128) for c in (1, 10)]),
 ]
-TRIAL = 10_000
+TRIAL = 5_000
 MEMORY = {"mnist": 3, "cifar10": 3, "svhn": 6}  # gigabytes; the two largest classes of SVHN have 23,000 rows
 HEADER = "| data | kernel | depth | PCA | C | test error % | paper % | fit s | predict s | peak GB | support vectors |\n" + "|---" * 11 + "|\n"
 

@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from tensorswitch import algebra, inverted, kernels, nn, switches
+from tensorswitch import algebra, inverted, kernels, nn, ridge, switches
 from tensorswitch.nn import SwitchedConv2d, SwitchedLinear, TensorSwitching
 from tensorswitch.switched import switched_linear
 from tensorswitch.switches import Routes
@@ -18,6 +18,7 @@ __all__ = [
     "inverted",
     "kernels",
     "nn",
+    "ridge",
     "switched_linear",
     "switches",
 ]

@@ -34,6 +34,7 @@ __all__ = ["finite_kernel", "kernels", "ss_kernel", "ts_kernel"]
 Array = TypeVar("Array", np.ndarray, Tensor)
 
 TILE = 768  # rows and columns of a tile: small enough for the cache, large enough for the call overhead
+UNIT_BYTES = 1 << 25  # of unit vectors that are kept
 NEAR = 0.08  # 1 ∓ cos θ below which an angle is taken from the difference of the unit vectors
 
 
@@ -157,30 +158,36 @@ def _as_tensor(name: str, array: Any) -> Tensor:
 
 
 class _UnitRows:
-    """Rows scaled to unit length, made as they are needed, and their lengths; a row of zeros stays."""
+    """Rows scaled to unit length, and their lengths; a row of zeros stays. If they are many they are made as they are needed."""
 
     def __init__(self, x: Tensor) -> None:
         self.x = x
-        # Divided by a power of two first, exactly, so that no square overflows or underflows.
-        self.exponent = torch.frexp(_largest(x)).exponent
-        blocks = [self._scaled(slice(s, s + 64)).double().square_().sum(1, keepdim=True) for s in range(0, len(x), 64)]
-        square = torch.cat(blocks) if blocks else x.new_zeros(0, 1, dtype=torch.float64)
+        # Multiplied by a power of two first, exactly, so that no square overflows or underflows.
+        exponent = torch.frexp(_largest(x)).exponent.clamp(-120, 120)
+        self.factor = torch.ldexp(torch.ones_like(exponent, dtype=x.dtype), -exponent)
+        square = torch.cat([(x[part] * self.factor[part]).double().square_().sum(1, keepdim=True) for part in _row_blocks(x)])
         self.length = torch.where(square > 0, square.sqrt(), 1).to(x.dtype)
-        self.norms = torch.ldexp(square.sqrt(), self.exponent).to(x.dtype)
-        self.squares = torch.ldexp(square, 2 * self.exponent)[:, 0].to(x.dtype)
+        self.norms = torch.ldexp(square.sqrt(), exponent).to(x.dtype)
+        self.squares = torch.ldexp(square, 2 * exponent)[:, 0].to(x.dtype)
+        self.rows = None if x.numel() * x.element_size() > UNIT_BYTES else self._make(slice(None))
 
-    def __getitem__(self, rows: slice) -> Tensor:
-        return self._scaled(rows).div_(self.length[rows])
+    def __getitem__(self, part: slice) -> Tensor:
+        return self._make(part) if self.rows is None else self.rows[part]
 
-    def _scaled(self, rows: slice) -> Tensor:
-        return torch.ldexp(self.x[rows], -self.exponent[rows])
+    def _make(self, part: slice) -> Tensor:
+        return (self.x[part] * self.factor[part]).div_(self.length[part])
+
+
+def _row_blocks(x: Tensor) -> list[slice]:
+    step = max(1, (1 << 18) // max(1, x.shape[1]))
+    return [slice(s, s + step) for s in range(0, max(1, len(x)), step)]
 
 
 def _largest(x: Tensor) -> Tensor:
     """The largest magnitude in each row, (rows, 1)."""
     if not x.numel():
         return x.new_zeros(len(x), 1)
-    return torch.cat([rows.abs().amax(1, keepdim=True) for rows in x.split(64)])
+    return torch.cat([x[part].abs().amax(1, keepdim=True) for part in _row_blocks(x)])
 
 
 def _tile(left: _UnitRows, right: _UnitRows, i: int, j: int, symmetric: bool, results: dict[tuple[str, int], Tensor]) -> None:

@@ -324,17 +324,16 @@ class _Map:
         return self._sum(weight.shape[-1], lambda part: self._forward(part, flat))
 
     def _sum(self, out: int, errors: Callable[[slice], Tensor]) -> Tensor:
-        result = None
+        above = 1 if self.above is None else self.above.shape[1]
+        result = self.x.new_zeros(self.gates[0].shape[1], self.x.shape[1], above * out)
         for part in self._parts(out):
             r = errors(part)
             if self.sample_weight is not None:
                 r = r * self.sample_weight[part, None]
             if self.above is not None:
                 r = (self.above[part, :, None] * r[:, None, :]).flatten(1)
-            block = switched_outer(self.x[part], self.gates[0][part], r)
-            result = block if result is None else result.add_(block)
-        assert result is not None
-        return result.unflatten(2, (-1, out))
+            result += switched_outer(self.x[part], self.gates[0][part], r)
+        return result.view(*result.shape[:2], above, out)
 
     def _forward(self, part: slice, weight: Tensor) -> Tensor:
         y = switched_linear(self.x[part], self.gates[0][part], weight)

@@ -126,8 +126,8 @@ def choose_group(rows: int, in_features: int, gates: int, out_features: int, ope
     ``2^g − 1`` patterns, which are padded to the length of the commonest or multiplied one by one. Their products, the sums of each pattern's
     matrices (``SUM`` an entry), moving rows (``MOVE`` an entry), sorting routes
     (``ROUTE``) and a fixed price (``PLAN``) stand against the dense product, which is faster forward and slower backward (``DENSE``).
-    Small products of fewer than ``NARROW`` columns take as long as if they had as many. The constants are fitted to timings of some 600 cases on
-    two cores, where the choice costs about 5 % more than the best one on average.
+    Small products of fewer than ``NARROW`` columns take as long as if they had as many. The constants are fitted to timings on two cores;
+    ``benchmarks/strategies.py`` measures what the choice costs beyond the best one.
     """
     if rows * gates * in_features * out_features <= TINY:
         return 0

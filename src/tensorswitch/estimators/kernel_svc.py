@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import joblib
 import numpy as np
 import torch
+from joblib.parallel import get_active_backend
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.preprocessing import normalize as unit_rows
 from sklearn.svm import SVC
@@ -251,7 +252,8 @@ class _Pairs:
 
     def run(self, job: Callable[..., Any], need: Callable[[int], int], max_memory_gb: float | None, n_jobs: int | None, verbose: bool) -> list[Any]:
         """``job(i, j, rows)`` for each pair, as many at a time as jobs and memory allow; ``need`` gives the bytes for a number of rows."""
-        workers = min(joblib.effective_n_jobs(n_jobs), len(self.pairs))
+        backend, default = get_active_backend(prefer="threads")
+        workers = min(backend.effective_n_jobs(default if n_jobs is None else n_jobs), len(self.pairs))
         if max_memory_gb is not None:
             _check_positive("max_memory_gb", max_memory_gb)
             largest = max(range(len(self.rows)), key=lambda number: len(self.rows[number]))

@@ -1,0 +1,242 @@
+import itertools
+
+import pytest
+import torch
+from torch import multiprocessing
+from torch.testing import assert_close
+
+from tensorswitch import TensorSwitching, algebra, ridge
+from tensorswitch._gram import unpack
+from tensorswitch.ridge import RidgeStatistics, Solution, apply_readout, mean_diagonal, solve_dual, solve_matrix_free
+
+DEPTHS = [(5,), (4, 3), (3, 2, 2)]
+
+
+def problem(gates, rows=60, n_in=4, out=2):
+    x = torch.randn(rows, n_in, dtype=torch.float64)
+    gate_weights = [torch.randn(n, below, dtype=torch.float64) for below, n in itertools.pairwise((n_in, *gates))]
+    return x, torch.randn(rows, out, dtype=torch.float64), gate_weights, torch.rand(rows, dtype=torch.float64)
+
+
+def dense(x, targets, gate_weights, weight, alpha):
+    """The formula, with the representation in full."""
+    z = algebra.tensor_switching(x, gate_weights)[-1].flatten(1)
+    s = torch.ones(len(x), dtype=x.dtype) if weight is None else weight
+    gram = z.T @ (s[:, None] * z)
+    value = gram.diagonal().mean() if alpha == "mean" else alpha
+    solution = torch.linalg.solve(gram + value * torch.eye(len(gram), dtype=x.dtype), z.T @ (s[:, None] * targets))
+    return solution, float(value)
+
+
+def streaming(x, targets, gate_weights, alpha="mean", *, sample_weight=None):
+    return RidgeStatistics(gate_weights, targets.shape[1], dtype=torch.float64).update(x, targets, sample_weight).solve(alpha)
+
+
+def matrix_free(*arguments, **options):
+    return solve_matrix_free(*arguments, tol=1e-12, **options)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("alpha", ["mean", 0.3])
+@pytest.mark.parametrize("solver", [streaming, matrix_free, solve_dual])
+@pytest.mark.parametrize("gates", DEPTHS)
+def test_the_three_solvers_give_the_same_answer(gates, solver, alpha, weighted):
+    x, targets, gate_weights, weight = problem(gates)
+    weight = weight if weighted else None
+    solution = solver(x, targets, gate_weights, alpha, sample_weight=weight)
+    expected, value = dense(x, targets, gate_weights, weight, alpha)
+    assert solution.alpha == pytest.approx(value)
+    assert solution.weight.shape == (*gates[::-1], 4, 2)
+    assert_close(solution.weight.flatten(0, -2), expected)
+
+
+@pytest.mark.parametrize("gates", DEPTHS)
+def test_the_readout_is_that_of_the_network(gates):
+    x = problem(gates)[0]
+    network = TensorSwitching(4, gates, 3, bias=False, dtype=torch.float64)
+    assert_close(apply_readout(x, list(network.gate_weights), network.weight.detach()), network(x).detach())
+
+
+@pytest.mark.parametrize("rows", [3, 50, 700])
+@pytest.mark.parametrize("units", [1, 7, 10])
+def test_the_structured_sums_are_those_of_the_representation(rows, units):
+    x, targets, gate_weights, weight = problem((units,), rows)
+    z = algebra.expand(x, gate_weights[0]).flatten(1)
+    statistics = RidgeStatistics(gate_weights, 2, dtype=torch.float64).update(x, targets, weight)
+    assert_close(unpack(statistics.gram, units, 4), z.T @ (weight[:, None] * z))
+    assert_close(statistics.cross.flatten(0, 1), z.T @ (weight[:, None] * targets))
+    assert statistics.mean_diagonal() == pytest.approx(mean_diagonal(x, [algebra.gates(x, gate_weights[0]) > 0], weight))
+
+
+def test_float32_sums_are_good_to_one_in_ten_thousand():
+    x, targets, gate_weights, _ = problem((12,), 3000, 8)
+    single = RidgeStatistics([w.float() for w in gate_weights], 2)
+    double = RidgeStatistics(gate_weights, 2, dtype=torch.float64)
+    for part in range(0, 3000, 100):
+        single.update(x[part : part + 100].float(), targets[part : part + 100].float())
+    double.update(x, targets)
+    assert (single.gram - double.gram).abs().max() < 1e-4 * double.gram.abs().max()
+
+
+def test_order_of_batches_and_merges_do_not_matter():
+    x, targets, gate_weights, weight = problem((4, 3))
+    whole = streaming(x, targets, gate_weights, sample_weight=weight)
+    parts = []
+    for rows in torch.randperm(60).split(17):
+        parts.append(RidgeStatistics(gate_weights, 2, dtype=torch.float64).update(x[rows], targets[rows], weight[rows]))
+    merged = parts[2].merge(parts[0]).merge(parts[3].merge(parts[1]))
+    assert merged.rows == pytest.approx(float(weight.sum()))
+    assert_close(merged.solve().weight, whole.weight)
+
+
+def test_forgetting_weighs_old_rows_less():
+    x, targets, gate_weights, _ = problem((5,))
+    statistics = RidgeStatistics(gate_weights, 2, dtype=torch.float64, forgetting=0.5)
+    for rows in torch.arange(60).split(20):
+        statistics.update(x[rows], targets[rows])
+    weight = torch.tensor([0.25, 0.5, 1.0], dtype=torch.float64).repeat_interleave(20)
+    assert_close(statistics.solve(0.1).weight, streaming(x, targets, gate_weights, 0.1, sample_weight=weight).weight)
+
+
+def test_a_warm_start_needs_fewer_iterations():
+    x, targets, gate_weights, _ = problem((8,), 300, 6)
+    cold = solve_matrix_free(x, targets, gate_weights, 1.0, tol=1e-10)
+    warm = solve_matrix_free(x, targets, gate_weights, 1.0, tol=1e-10, start=cold.weight)
+    near = solve_matrix_free(x, targets, gate_weights, 1.1, tol=1e-10, start=cold.weight)
+    assert warm.iterations == 0
+    assert near.iterations <= cold.iterations
+    assert_close(near.weight, solve_dual(x, targets, gate_weights, 1.1).weight)
+
+
+def test_stopping_early_is_said_in_the_log(caplog):
+    x, targets, gate_weights, _ = problem((8,), 300, 6)
+    assert solve_matrix_free(x, targets, gate_weights, 1e-6, tol=1e-12, max_iter=2).iterations == 2
+    assert "stopped after 2 iterations" in caplog.text
+
+
+def test_matches_the_original(golden):
+    data = golden("d_rdge")
+    gate_weight = data["W1"].flatten(1)
+    rows = data["X"].flatten(1)
+    targets = 2 * torch.nn.functional.one_hot(data["y"].long(), 10).float() - 1
+    statistics = RidgeStatistics([gate_weight], 10).update(rows, targets)
+    assert_golden(unpack(statistics.gram, 5, 6).triu(), data["SII_upper"].triu())
+    assert_golden(statistics.cross.flatten(0, 1), data["SIO"])
+    for solution in (statistics.solve(), solve_matrix_free(rows, targets, [gate_weight], tol=1e-7), solve_dual(rows, targets, [gate_weight])):
+        assert solution.alpha == pytest.approx(float(data["lam"]), rel=1e-5)
+        assert_golden(solution.weight.flatten(0, 1), data["W_Z"])
+        assert_golden(apply_readout(rows, [gate_weight], solution.weight), data["scores"])
+
+
+def assert_golden(actual, expected):
+    assert_close(actual, expected.view_as(actual), rtol=0, atol=1e-5 * expected.abs().max().item())
+
+
+def test_saved_and_loaded_it_goes_on(tmp_path):
+    x, targets, gate_weights, _ = problem((4, 3))
+    statistics = RidgeStatistics(gate_weights, 2, dtype=torch.float64, forgetting=0.9).update(x[:30], targets[:30])
+    path = tmp_path / "sums.safetensors"
+    statistics.save(path)
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    loaded = RidgeStatistics.load(path)
+    assert torch.equal(loaded.update(x[30:], targets[30:]).solve().weight, statistics.update(x[30:], targets[30:]).solve().weight)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ValueError, match=r"sums\.safetensors is not a whole safetensors file"):
+        RidgeStatistics.load(path)
+    from safetensors.torch import save_file
+
+    save_file({"a": torch.ones(1)}, path)
+    with pytest.raises(ValueError, match="does not hold ridge statistics"):
+        RidgeStatistics.load(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"x": torch.ones(3, 5)}, ValueError, r"x has size 5 on axis 1 \(in_features\), expected 4"),
+        ({"targets": torch.ones(2, 1)}, ValueError, r"targets has size 2 on axis 0 \(rows\), expected 3"),
+        ({"x": torch.full((3, 4), torch.nan)}, ValueError, "x contains NaN or infinity"),
+        ({"targets": torch.full((3, 1), torch.inf)}, ValueError, "targets contains NaN or infinity"),
+        ({"sample_weight": -torch.ones(3)}, ValueError, "sample_weight must not be negative"),
+        ({"x": torch.ones(3, 4).double()}, TypeError, "targets is torch.float32 but x is torch.float64"),
+    ],
+)
+def test_a_refused_update_changes_nothing(change, error, message):
+    statistics = RidgeStatistics([torch.randn(6, 4)], 1).update(torch.randn(20, 4), torch.randn(20, 1))
+    before = [total.clone() for total in (statistics.gram, statistics.cross)]
+    with pytest.raises(error, match=message):
+        statistics.update(**{"x": torch.ones(3, 4), "targets": torch.ones(3, 1), **change})
+    assert all(torch.equal(a, b) for a, b in zip(before, (statistics.gram, statistics.cross), strict=True))
+    assert statistics.rows == 20
+
+
+def test_an_interrupted_update_is_noticed(monkeypatch):
+    statistics = RidgeStatistics([torch.randn(6, 4)], 1).update(torch.randn(20, 4), torch.randn(20, 1))
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ridge, "switched_outer", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        statistics.update(torch.randn(3, 4), torch.randn(3, 1))
+    with pytest.raises(RuntimeError, match="interrupted half-way"):
+        statistics.solve()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda s: s.solve(-1.0), "alpha must be 'mean' or a number of at least 0, got -1.0"),
+        (lambda s: s.solve("best"), "alpha must be 'mean'"),
+        (lambda s: s.solve(0.0), "singular to working precision; use a larger alpha"),
+        (lambda s: RidgeStatistics(s.gate_weights, 1).solve(), "no rows have been added"),
+        (lambda s: s.merge(RidgeStatistics([torch.ones(6, 4)], 1)), "different gate weights"),
+        (lambda s: s.merge(RidgeStatistics(s.gate_weights, 2)), "out_features differ: 1 and 2"),
+        (lambda s: RidgeStatistics([torch.ones(6, 4), torch.ones(2, 5)], 1), "expected 6"),
+        (lambda s: RidgeStatistics(s.gate_weights, 1, forgetting=0), "forgetting must be above 0"),
+        (lambda s: RidgeStatistics([], 1), "at least one layer"),
+    ],
+)
+def test_wrong_arguments_are_named(call, message):
+    statistics = RidgeStatistics([torch.randn(6, 4)], 1).update(torch.randn(3, 4), torch.randn(3, 1))
+    with pytest.raises(ValueError, match=message):
+        call(statistics)
+
+
+def rank_job(rank, address, results):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+    torch.manual_seed(0)
+    x, targets, gate_weights, _ = problem((4, 3))
+    mine = slice(rank, None, 2)
+    exact = RidgeStatistics(gate_weights, 2, dtype=torch.float64).update(x[mine], targets[mine]).all_reduce().solve()
+    free = solve_matrix_free(x[mine], targets[mine], gate_weights, tol=1e-12, distributed=True)
+    results.put((rank, exact.alpha, exact.weight.tolist(), free.alpha, free.weight.tolist()))
+    torch.distributed.destroy_process_group()
+
+
+def test_two_processes_give_the_answer_of_one(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    results = context.SimpleQueue()
+    ranks = [context.Process(target=rank_job, args=(rank, f"file://{tmp_path / 'meeting'}", results)) for rank in range(2)]
+    for process in ranks:
+        process.start()
+    answers = [results.get() for _ in ranks]
+    for process in ranks:
+        process.join()
+    torch.manual_seed(0)
+    x, targets, gate_weights, _ = problem((4, 3))
+    expected = solve_dual(x, targets, gate_weights)
+    for _, exact_alpha, exact, free_alpha, free in answers:
+        assert exact_alpha == pytest.approx(expected.alpha)
+        assert free_alpha == pytest.approx(expected.alpha)
+        assert_close(torch.tensor(exact, dtype=torch.float64), expected.weight)
+        assert_close(torch.tensor(free, dtype=torch.float64), expected.weight)
+
+
+def test_a_solution_says_how_it_was_found():
+    x, targets, gate_weights, _ = problem((5,))
+    solution = solve_matrix_free(x, targets, gate_weights, tol=1e-6)
+    assert isinstance(solution, Solution)
+    assert 0 < solution.iterations < 100
+    assert solution.residual <= 1e-6
