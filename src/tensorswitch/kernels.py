@@ -92,10 +92,11 @@ def kernels(
     results = {(kind, depth): empty((len(x), len(y)), dtype or x.dtype, x.device) for kind in dict.fromkeys(kinds) for depth in dict.fromkeys(depths)}
     left = _UnitRows(x)
     right = left if Y is None else _UnitRows(y)
-    tiles = [(i, j) for i in range(0, len(x), TILE) for j in range(0, len(y), TILE) if Y is not None or i <= j]
+    size = max(128, min(TILE, (1 << 20) // max(1, x.shape[1])))  # smaller where rows are long
+    tiles = [(i, j) for i in range(0, len(x), size) for j in range(0, len(y), size) if Y is not None or i <= j]
 
     for i, j in track(tiles, len(tiles), "kernel", "tile", progress):
-        _tile(left, right, i, j, Y is None, results)
+        _tile(left, right, i, j, size, Y is None, results)
     return {key: value if isinstance(X, Tensor) else value.numpy() for key, value in results.items()}
 
 
@@ -190,8 +191,8 @@ def _largest(x: Tensor) -> Tensor:
     return torch.cat([x[part].abs().amax(1, keepdim=True) for part in _row_blocks(x)])
 
 
-def _tile(left: _UnitRows, right: _UnitRows, i: int, j: int, symmetric: bool, results: dict[tuple[str, int], Tensor]) -> None:
-    rows, columns = slice(i, i + TILE), slice(j, j + TILE)
+def _tile(left: _UnitRows, right: _UnitRows, i: int, j: int, size: int, symmetric: bool, results: dict[tuple[str, int], Tensor]) -> None:
+    rows, columns = slice(i, i + size), slice(j, j + size)
     a_norm, b_norm = left.norms[rows], right.norms[columns].t()
     for kind, depth, value in _sweep(left[rows], right[columns], results):
         value.mul_(a_norm).mul_(b_norm)
