@@ -205,6 +205,8 @@ def _accumulator(x: Tensor) -> torch.dtype:
 def _dense_forward(x: Tensor, gates: Tensor, weight: Tensor) -> Tensor:
     """``gates`` are ones and zeros of the type of ``x``."""
     narrow = weight.shape[2] < weight.shape[1]
+    if not narrow and x.numel() * len(weight) * x.element_size() <= DENSE_BYTES:  # the shortest way, since here it is calls that cost
+        return (gates.unsqueeze(2) * x.unsqueeze(1)).flatten(1) @ weight.flatten(0, 1)
     parts = []
     for part_x, h in _cut(DENSE_ROWS if narrow else len(x), x, gates):
         y = torch.zeros(0)
