@@ -131,7 +131,7 @@ def choose_group(rows: int, in_features: int, gates: int, out_features: int, ope
     """
     if rows * gates * in_features * out_features <= TINY:
         return 0
-    SUM, MOVE, ROUTE, PLAN, NARROW = 25, 2, 330, 7e6, 32
+    SUM, MOVE, ROUTE, PLAN, NARROW = 32, 2, 330, 7e6, 32
     DENSE = 0.6 if not backward else 1.4 if in_features <= out_features else 1.0
     area, width = in_features * out_features, in_features + out_features
     cost = [gates * rows * (DENSE * area + MOVE / 2 * width) + PLAN / 3]
