@@ -90,7 +90,7 @@ def switched_outer(x: Tensor, gates: Tensor, errors: Tensor, *, group: int | Non
     if group is None:
         group = _choose(x, gates, n_out, True)
     shape = (units, n_in, n_out)
-    total = x.new_zeros(shape) if len(x) != min(len(x), ROW_BLOCK) or not len(x) else None
+    total = x.new_zeros(shape)
     weight = x.new_empty(1).expand(shape)  # only its shape matters
     for part_x, part_gates, part_errors in _cut(ROW_BLOCK, x.contiguous(), gates, errors.contiguous()):
         part = empty(shape, x.dtype, x.device)
@@ -98,8 +98,8 @@ def switched_outer(x: Tensor, gates: Tensor, errors: Tensor, *, group: int | Non
             _grouped_backward(part_x, make_plan(part_gates, group, n_in, n_out), group, weight, part_errors, False, part)
         else:
             _dense_backward(part_x, part_gates.to(x.dtype), weight, part_errors, False, part)
-        total = part if total is None else total.add_(part)
-    return total if total is not None else x.new_zeros(shape)
+        total += part
+    return total
 
 
 def _check(x: Tensor, routes: Routes, weight: Tensor, bias: Tensor | None) -> None:
