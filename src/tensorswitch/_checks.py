@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from numbers import Integral
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,3 +49,8 @@ def check_positive(**sizes: int) -> None:
     for name, size in sizes.items():
         if not isinstance(size, Integral) or isinstance(size, bool) or size < 1:
             raise ValueError(f"{name} must be a positive integer, got {size!r}")
+
+
+def from_numpy(array: np.ndarray) -> Tensor:
+    """Without a copy, unless the array may not be written to, such as a memory map: torch would warn of it."""
+    return torch.from_numpy(array if array.flags.writeable else array.copy())

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tensorswitch._checks import from_numpy
 from tensorswitch._memory import empty, workspace
 from tensorswitch._progress import track
 
@@ -146,7 +147,7 @@ def _as_tensor(name: str, array: Any) -> Tensor:
         tensor = array.detach()
     else:
         array = np.ascontiguousarray(array)
-        tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
+        tensor = from_numpy(array)
     if tensor.dtype not in (torch.float32, torch.float64):
         if tensor.dtype.is_complex or tensor.dtype == torch.bool:
             raise TypeError(f"{name} must hold real numbers, got {tensor.dtype}")

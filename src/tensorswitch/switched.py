@@ -35,7 +35,7 @@ MAX_GROUP = 6
 TINY = 5_000_000  # multiply-adds up to which looking for the best strategy costs more than it saves
 ROW_BLOCK = 8192  # rows taken at a time, so that gathered copies stay in cache and off fresh pages
 DENSE_BYTES = 1 << 20  # the slice of Z that the dense strategy keeps in cache
-DENSE_ROWS = 1024  # rows taken at a time where it expands on the output side
+DENSE_ROWS = 512  # rows taken at a time where it expands on the output side
 
 
 def switched_linear(x: Tensor, gates: Tensor | Routes, weight: Tensor, bias: Tensor | None = None, *, group: int | None = None) -> Tensor:
@@ -125,14 +125,15 @@ def choose_group(rows: int, in_features: int, gates: int, out_features: int, ope
     Costs are counted in multiply-adds of a batched product. In a group of g units ``1 − (1 − p)^g`` of the rows open something, spread over
     ``2^g − 1`` patterns, which are padded to the length of the commonest or multiplied one by one. Their products, the sums of each pattern's
     matrices (``SUM`` an entry), moving rows (``MOVE`` an entry), sorting routes
-    (``ROUTE``) and a fixed price (``PLAN``) stand against the dense product, which is faster forward and slower backward (``DENSE``).
-    Small products of fewer than ``NARROW`` columns take as long as if they had as many. The constants are fitted to timings on two cores;
+    (``ROUTE``) and a fixed price (``PLAN``) stand against the dense product, which is faster forward, and backward too where the output is
+    narrow (``DENSE``). Small products of fewer than ``NARROW`` columns take as long as if they had as many. The constants are fitted to timings on
+    two cores;
     ``benchmarks/strategies.py`` measures what the choice costs beyond the best one.
     """
     if rows * gates * in_features * out_features <= TINY:
         return 0
-    SUM, MOVE, ROUTE, PLAN, NARROW = 32, 2, 330, 7e6, 32
-    DENSE = 0.6 if not backward else 1.4 if in_features <= out_features else 1.0
+    SUM, MOVE, ROUTE, PLAN = 32, 2, 330, 7e6
+    DENSE, NARROW = (0.6, 48) if out_features < in_features else (1.4 if backward else 0.6, 32)
     area, width = in_features * out_features, in_features + out_features
     cost = [gates * rows * (DENSE * area + MOVE / 2 * width) + PLAN / 3]
     area = in_features * max(out_features, NARROW)
@@ -223,22 +224,35 @@ def _dense_forward(x: Tensor, gates: Tensor, weight: Tensor) -> Tensor:
 
 def _dense_backward(x: Tensor, gates: Tensor, weight: Tensor, delta: Tensor, need_x: bool, grad_weight: Tensor | None) -> Tensor:
     """Returns the gradient of x if needed, and writes that of the weight if there is room for it."""
-    narrow = weight.shape[2] < weight.shape[1]
-    step = _units_in_cache(len(x) * (weight.shape[2] if narrow else weight.shape[1] + weight.shape[2]), x)
+    if weight.shape[2] < weight.shape[1]:
+        return _narrow_backward(x, gates, weight, delta, need_x, grad_weight)
+    step = _units_in_cache(len(x) * (weight.shape[1] + weight.shape[2]), x)
     grad_x = torch.zeros(0)
     for h, w, grad_w in _cut(step, gates.t(), weight, weight if grad_weight is None else grad_weight):
-        if narrow:
-            errors = (h.t().unsqueeze(2) * delta.unsqueeze(1)).flatten(1)
-            part = errors @ _side_by_side(w).t() if need_x else None
-            if grad_weight is not None:
-                grad_w.copy_((x.t() @ errors).view(x.shape[1], len(w), -1).transpose(0, 1))
-        else:
-            errors = h.unsqueeze(2) * delta
-            part = torch.bmm(errors, w.transpose(1, 2)).sum(0) if need_x else None
-            if grad_weight is not None:
-                torch.bmm(x.t().expand(len(h), -1, -1), errors, out=grad_w)
-        if part is not None:
+        errors = h.unsqueeze(2) * delta
+        if need_x:
+            part = torch.bmm(errors, w.transpose(1, 2)).sum(0)
             grad_x = grad_x.add_(part) if len(grad_x) else part.to(_accumulator(x))
+        if grad_weight is not None:
+            torch.bmm(x.t().expand(len(h), -1, -1), errors, out=grad_w)
+    return grad_x
+
+
+def _narrow_backward(x: Tensor, gates: Tensor, weight: Tensor, delta: Tensor, need_x: bool, grad_weight: Tensor | None) -> Tensor:
+    """The same with the errors expanded, ``h ⊗ ∂y``: both gradients are then one product of many columns."""
+    n_in, n_out = weight.shape[1:]
+    grad_x = torch.zeros(x.shape if need_x else 0, dtype=_accumulator(x), device=x.device)
+    for h, w, grad_w in _cut(_units_in_cache(DENSE_ROWS * n_out, x), gates.t(), weight, weight if grad_weight is None else grad_weight):
+        flat = _side_by_side(w) if need_x else w
+        total = torch.zeros(0)
+        for part_x, ht, part_delta, part_grad in _cut(DENSE_ROWS, x, h.t(), delta, grad_x if need_x else x):
+            errors = (ht.unsqueeze(2) * part_delta.unsqueeze(1)).flatten(1)
+            if need_x:
+                part_grad += errors @ flat.t()
+            if grad_weight is not None:
+                total = torch.addmm(total, part_x.t(), errors, out=total) if len(total) else part_x.t() @ errors
+        if grad_weight is not None:
+            grad_w.copy_(total.view(n_in, len(w), n_out).transpose(0, 1) if len(total) else torch.zeros_like(grad_w))
     return grad_x
 
 

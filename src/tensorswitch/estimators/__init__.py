@@ -1,6 +1,7 @@
-"""scikit-learn estimators."""
+"""The scikit-learn front."""
 
 from tensorswitch.estimators.equivalent_kernel import EquivalentKernel
 from tensorswitch.estimators.kernel_svc import TSKernelSVC, kernel_svc_grid
+from tensorswitch.estimators.ridge import TSRidgeClassifier, TSRidgeRegressor
 
-__all__ = ["EquivalentKernel", "TSKernelSVC", "kernel_svc_grid"]
+__all__ = ["EquivalentKernel", "TSKernelSVC", "TSRidgeClassifier", "TSRidgeRegressor", "kernel_svc_grid"]

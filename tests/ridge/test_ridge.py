@@ -5,9 +5,10 @@ import torch
 from torch import multiprocessing
 from torch.testing import assert_close
 
-from tensorswitch import TensorSwitching, algebra, ridge
-from tensorswitch._gram import unpack
+from tensorswitch import TensorSwitching, algebra
 from tensorswitch.ridge import RidgeStatistics, Solution, apply_readout, mean_diagonal, solve_dual, solve_matrix_free
+from tensorswitch.ridge import statistics as statistics_module
+from tensorswitch.ridge._gram import unpack
 
 DEPTHS = [(5,), (4, 3), (3, 2, 2)]
 
@@ -176,7 +177,7 @@ def test_an_interrupted_update_is_noticed(monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ridge, "switched_outer", interrupt)
+    monkeypatch.setattr(statistics_module, "switched_outer", interrupt)
     with pytest.raises(KeyboardInterrupt):
         statistics.update(torch.randn(3, 4), torch.randn(3, 1))
     with pytest.raises(RuntimeError, match="interrupted half-way"):
@@ -186,7 +187,7 @@ def test_an_interrupted_update_is_noticed(monkeypatch):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda s: s.solve(-1.0), "alpha must be 'mean' or a number of at least 0, got -1.0"),
+        (lambda s: s.solve(-1.0), "alpha must be 'mean' or a number of at least 0, or a list of these, got -1.0"),
         (lambda s: s.solve("best"), "alpha must be 'mean'"),
         (lambda s: s.solve(0.0), "singular to working precision; use a larger alpha"),
         (lambda s: RidgeStatistics(s.gate_weights, 1).solve(), "no rows have been added"),

@@ -1,0 +1,324 @@
+"""One-pass ridge regression on a TS representation, as a scikit-learn classifier and regressor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.decomposition import PCA
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets, unique_labels
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from torch import Tensor
+
+from tensorswitch._checks import check_positive, from_numpy
+from tensorswitch.ridge import RidgeStatistics, Solution, apply_readout, choose_solver, solve
+
+__all__ = ["TSRidgeClassifier", "TSRidgeRegressor"]
+
+PREDICT_ROWS = 8192
+
+
+def _sums(model: _TSRidge) -> bool:
+    if model.solver not in ("auto", "streaming"):
+        raise AttributeError(f"partial_fit needs solver='streaming' or 'auto', got solver={model.solver!r}")
+    return True
+
+
+class _TSRidge(BaseEstimator):  # type: ignore[misc]
+    """What classifier and regressor share: gates, PCA, and the choice of solver. Their targets are (rows, outputs)."""
+
+    def __init__(
+        self,
+        gates: Sequence[int] | int = (64,),
+        alpha: float | str | Sequence[float | str] = "mean",
+        *,
+        solver: str = "auto",
+        pca: int | None = None,
+        fit_intercept: bool = True,
+        tol: float = 1e-4,
+        max_iter: int = 500,
+        forgetting: float = 1.0,
+        memory_gb: float | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.gates = gates
+        self.alpha = alpha
+        self.solver = solver
+        self.pca = pca
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.forgetting = forgetting
+        self.memory_gb = memory_gb
+        self.random_state = random_state
+        self.verbose = verbose
+
+    _statistics: RidgeStatistics | None
+    _solution: Solution | None
+
+    def _fit(self, X: np.ndarray, targets: np.ndarray, sample_weight: Any) -> Self:
+        """All rows at once, by any solver."""
+        weight = self._weights(X, sample_weight)
+        self._start(X)
+        x = self._inputs(X)
+        chosen = choose_solver(len(x), x.shape[1], self._gates(), targets.shape[1], solver=self.solver, memory_gb=self.memory_gb, dtype=x.dtype)
+        self.solver_ = chosen.solver
+        self._statistics = None
+        if chosen.solver == "streaming":
+            self._statistics = self._new_statistics(x, targets.shape[1]).update(x, from_numpy(targets), weight)
+            self._solution = self._statistics.solve(self.alpha)
+            return self
+        self._solution = solve(
+            x,
+            from_numpy(targets),
+            self._gate_tensors(),
+            self.alpha,
+            solver=chosen.solver,
+            sample_weight=weight,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            memory_gb=self.memory_gb,
+            progress=self.verbose,
+        )
+        return self
+
+    def _partial_fit(self, X: np.ndarray, targets: np.ndarray, sample_weight: Any, first: bool) -> Self:
+        """Add rows to the sums; the readout is solved when it is next needed."""
+        weight = self._weights(X, sample_weight)
+        if first:
+            self._start(X)
+            n_in = X.shape[1] if self.pca is None else self.pca_.n_components_
+            dtype = torch.float32 if X.dtype == np.float32 else torch.float64
+            inputs = n_in + bool(self.fit_intercept)
+            choose_solver(len(X), inputs, self._gates(), targets.shape[1], solver="streaming", memory_gb=self.memory_gb, dtype=dtype)
+        elif getattr(self, "_statistics", None) is None:
+            raise ValueError(f"this model was fitted by the {self.solver_!r} solver, which keeps no sums to add to; fit it with solver='streaming'")
+        x = self._inputs(X)
+        if first:
+            self.solver_ = "streaming"
+            self._statistics = self._new_statistics(x, targets.shape[1])
+        assert self._statistics is not None
+        self._statistics.update(x, from_numpy(targets), weight)
+        self._solution = None
+        return self
+
+    def _start(self, X: np.ndarray) -> None:
+        """Fit the principal components and draw the gate weights (Glorot's uniform distribution)."""
+        random = check_random_state(self.random_state)
+        n_in = X.shape[1]
+        if self.pca is not None:
+            check_positive(pca=self.pca)
+            if self.pca > min(X.shape):
+                raise ValueError(f"pca={self.pca} components cannot be had from {X.shape[0]} rows of {X.shape[1]} features")
+            self.pca_ = PCA(int(self.pca), random_state=random).fit(X)
+            n_in = int(self.pca)
+        n_in += bool(self.fit_intercept)
+        self.gate_weights_ = []
+        constant = n_in - 1  # the input that is one; above the first layer, the gate that is always open
+        for n in self._gates():
+            bound = np.sqrt(6 / (n + n_in))
+            weight = random.uniform(-bound, bound, (n, n_in)).astype(X.dtype)
+            if self.fit_intercept:
+                weight[0], weight[0, constant] = 0, 1
+            self.gate_weights_.append(weight)
+            n_in, constant = n, 0
+
+    def _gates(self) -> list[int]:
+        sizes: list[Any] = [self.gates] if isinstance(self.gates, int | Integral) else list(self.gates)
+        if not sizes:
+            raise ValueError("gates is empty: give the number of gates of at least one layer")
+        for size in sizes:
+            check_positive(gates=size)
+        return [int(size) for size in sizes]
+
+    def _gate_tensors(self) -> list[Tensor]:
+        return [from_numpy(w) for w in self.gate_weights_]
+
+    def _new_statistics(self, x: Tensor, outputs: int) -> RidgeStatistics:
+        return RidgeStatistics(self._gate_tensors(), outputs, dtype=x.dtype, forgetting=self.forgetting)
+
+    def _inputs(self, X: np.ndarray) -> Tensor:
+        """Principal components if asked for, and a constant input for the intercept."""
+        if self.pca is not None:
+            X = self.pca_.transform(X)
+        x = from_numpy(np.ascontiguousarray(X))
+        return torch.nn.functional.pad(x, (0, 1), value=1.0) if self.fit_intercept else x
+
+    @staticmethod
+    def _weights(X: np.ndarray, sample_weight: Any) -> Tensor | None:
+        if sample_weight is None:
+            return None
+        return from_numpy(_check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True))
+
+    @property
+    def solution_(self) -> Solution:
+        """The readout with its λ and, where several were tried, their generalised cross-validation errors."""
+        check_is_fitted(self, "gate_weights_")
+        if self._solution is None:
+            assert self._statistics is not None
+            self._solution = self._statistics.solve(self.alpha)
+        return self._solution
+
+    @property
+    def n_iter_(self) -> int:
+        """Iterations of conjugate gradients, 1 for the direct solvers."""
+        return max(1, self.solution_.iterations)
+
+    @property
+    def alpha_(self) -> float:
+        """The λ used."""
+        return self.solution_.alpha
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """The readout, (n_L, …, n_1, inputs, outputs); the last input is the constant one if there is an intercept."""
+        return self.solution_.weight.numpy()
+
+    def _outputs(self, X: Any) -> np.ndarray:
+        check_is_fitted(self, "gate_weights_")
+        X = validate_data(self, X, dtype=self.gate_weights_[0].dtype, order="C", reset=False)
+        weight, gate_weights = self.solution_.weight, self._gate_tensors()
+        parts = [apply_readout(self._inputs(X[s : s + PREDICT_ROWS]), gate_weights, weight) for s in range(0, len(X), PREDICT_ROWS)]
+        return torch.cat(parts).numpy()
+
+    def _validated(self, X: Any, y: Any, first: bool, **options: Any) -> tuple[np.ndarray, np.ndarray]:
+        dtype = [np.float64, np.float32] if first else self.gate_weights_[0].dtype
+        X, y = validate_data(self, X, y, dtype=dtype, order="C", reset=first, **options)
+        return X, y
+
+
+class TSRidgeClassifier(ClassifierMixin, _TSRidge):  # type: ignore[misc]
+    """Classify by ridge regression of ±1 targets on ``z = h_L ⊗ … ⊗ h_1 ⊗ x``, with random gates that stay as they are.
+
+    One pass over the data and one linear system. ``fit`` takes all rows at once; ``partial_fit`` takes them chunk by chunk, keeps sums whose size
+    does not depend on the number of rows, and gives the same answer.
+
+    Parameters
+    ----------
+    gates : number of gates of each layer, ``(n_1, …, n_L)``; one number for a single layer
+    alpha : the ridge penalty λ. "mean" is the mean of the diagonal of ``Σ z zᵀ``, the paper's choice. Of a list, the one with the least generalised
+        cross-validation error is taken, at little more than the price of one
+    solver : "streaming" (sums a Gram matrix), "matrix-free" (conjugate gradients), "dual" (few rows), or "auto", the fastest that fits into
+        memory; all give the same answer, and the log says which was taken and why
+    pca : project on so many principal components first, fitted by ``fit`` on all rows and by ``partial_fit`` on the first chunk
+    fit_intercept : add a constant input, and let the first gate of each layer be always open, so that gates and readout have biases; the paper
+        has none
+    tol, max_iter : where conjugate gradients stop
+    forgetting : factor on the sums at each ``partial_fit``, for data that drifts
+    memory_gb : what may be used, by default seven tenths of what is free
+    random_state : seed of the gates
+    verbose : show progress
+
+    Attributes
+    ----------
+    classes_ : the labels
+    gate_weights_ : a matrix for each layer
+    coef_ : the readout, (n_L, …, n_1, inputs, outputs)
+    alpha_ : the λ used
+    solver_ : the solver used
+    solution_ : readout, λ, iterations, and the error of each λ tried
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = TSRidgeClassifier(gates=(64, 32), random_state=0).fit(X[:1000] / 16, y[:1000])
+    >>> bool(model.score(X[1000:] / 16, y[1000:]) > 0.95)
+    True
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Solve for the readout from all rows at once."""
+        X, y = self._validated(X, y, True)
+        check_classification_targets(y)
+        self._set_classes(unique_labels(y))
+        return self._fit(X, self._targets(y, X.dtype), sample_weight)
+
+    @available_if(_sums)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Add a chunk of rows. The first call must name all ``classes``."""
+        first = not hasattr(self, "classes_")
+        if first and classes is None:
+            raise ValueError("classes must be given to the first call of partial_fit: all labels that any chunk may have")
+        if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(f"classes={np.unique(classes)} differ from those of the first call, {self.classes_}")
+        X, y = self._validated(X, y, first)
+        check_classification_targets(y)
+        try:
+            if first:
+                self._set_classes(unique_labels(classes))
+            return self._partial_fit(X, self._targets(y, X.dtype), sample_weight, first)
+        except BaseException:
+            if first and getattr(self, "_statistics", None) is None:  # so that the next call is the first again
+                self.__dict__.pop("classes_", None)
+            raise
+
+    def _set_classes(self, classes: np.ndarray) -> None:
+        if len(classes) < 2:
+            raise ValueError(f"the classifier needs at least 2 classes, but y holds one class only: {classes[0]}")
+        self.classes_ = classes
+
+    def _targets(self, y: np.ndarray, dtype: Any) -> np.ndarray:
+        """±1, a column for each class; a single one for two classes."""
+        place = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        if len(unknown := np.unique(y[self.classes_[place] != y])):
+            raise ValueError(f"y has labels that are not among the classes {self.classes_}: {unknown}; name all classes in the first partial_fit")
+        targets = np.where(place[:, None] == np.arange(len(self.classes_)), 1, -1).astype(dtype)
+        return targets[:, 1:] if len(self.classes_) == 2 else targets
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The readout: (rows, classes), or for two classes (rows,), positive for the second."""
+        outputs = self._outputs(X)
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of largest output."""
+        outputs = self._outputs(X)
+        return self.classes_[(outputs[:, 0] > 0).astype(int) if outputs.shape[1] == 1 else outputs.argmax(1)]  # type: ignore[no-any-return]
+
+
+class TSRidgeRegressor(MultiOutputMixin, RegressorMixin, _TSRidge):  # type: ignore[misc]
+    """Ridge regression on ``z = h_L ⊗ … ⊗ h_1 ⊗ x``, with random gates that stay as they are.
+
+    Parameters, solvers and attributes are those of :class:`TSRidgeClassifier`. Targets may have several columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(2000, 3))
+    >>> y = np.abs(X).sum(1)
+    >>> model = TSRidgeRegressor(gates=64, alpha=1.0, random_state=0).fit(X[:1500], y[:1500])
+    >>> bool(model.score(X[1500:], y[1500:]) > 0.95)
+    True
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Solve for the readout from all rows at once."""
+        X, y = self._validated(X, y, True, multi_output=True, y_numeric=True)
+        return self._fit(X, self._targets(y, X.dtype), sample_weight)
+
+    @available_if(_sums)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Add a chunk of rows."""
+        first = getattr(self, "_statistics", None) is None and not hasattr(self, "solver_")
+        X, y = self._validated(X, y, first, multi_output=True, y_numeric=True)
+        columns = y.shape[1] if y.ndim == 2 else None
+        if not first and columns != self._columns:
+            raise ValueError(f"y has {columns or 1} columns, but the first chunk had {self._columns or 1}")
+        return self._partial_fit(X, self._targets(y, X.dtype), sample_weight, first)
+
+    def _targets(self, y: np.ndarray, dtype: Any) -> np.ndarray:
+        self._columns = y.shape[1] if y.ndim == 2 else None
+        return np.ascontiguousarray(y.reshape(len(y), -1), dtype=dtype)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """(rows,) or (rows, columns), as the targets were."""
+        outputs = self._outputs(X)
+        return outputs[:, 0] if self._columns is None else outputs

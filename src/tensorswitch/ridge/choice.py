@@ -1,0 +1,129 @@
+"""Which solver: the fastest by a rough count of the work, among those that fit into memory."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from tensorswitch.ridge._gram import packed_shape
+from tensorswitch.ridge.dual import solve_dual
+from tensorswitch.ridge.matrix_free import BLOCK_BYTES, solve_matrix_free
+from tensorswitch.ridge.problem import Alpha, Solution, log
+from tensorswitch.ridge.statistics import SOLVE_BYTES, RidgeStatistics
+
+SOLVERS = ("streaming", "matrix-free", "dual")
+ITERATIONS = 60  # of conjugate gradients, typically
+LITTLE = 1e9  # multiply-adds below which work does not matter, and streaming is preferred because it can go on
+
+
+class Choice(NamedTuple):
+    """A solver, and what it takes: bytes of memory, and multiply-adds."""
+
+    solver: str
+    memory: float
+    work: float
+
+
+def requirements(rows: int, in_features: int, gates: Sequence[int], out_features: int, dtype: torch.dtype = torch.float32) -> list[Choice]:
+    """What each solver would take, in the order of :data:`SOLVERS`."""
+    units = math.prod(gates)
+    features, size = units * in_features, dtype.itemsize
+    held = rows * (in_features * size + sum(gates))
+    weights = features * out_features * size
+    blocks = max(1.0, units * (units - 1) / 56)
+    gram = math.prod(packed_shape(units, in_features)) * size + features**2 / 2 * size
+    return [
+        Choice("streaming", gram + 3 * weights + 4 * SOLVE_BYTES, blocks * rows * in_features**2 + features**3 / 6),
+        Choice("matrix-free", held + 7 * weights + 2 * BLOCK_BYTES, ITERATIONS * 2 * rows * features * out_features),
+        Choice("dual", held * 8 / size + 8 * rows**2 + 2 * weights + BLOCK_BYTES, rows**2 * (in_features + sum(gates)) + rows**3 / 3),
+    ]
+
+
+def choose_solver(
+    rows: int,
+    in_features: int,
+    gates: Sequence[int],
+    out_features: int,
+    *,
+    solver: str = "auto",
+    memory_gb: float | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Choice:
+    """The solver to use, or a MemoryError that says how much is needed and which other one fits.
+
+    ``memory_gb`` is what may be used, by default seven tenths of what is available now.
+
+    >>> choose_solver(1_000, 64, [64, 64], 10, memory_gb=1).solver
+    'dual'
+    >>> choose_solver(50_000, 256, [256], 10, memory_gb=4).solver
+    'matrix-free'
+    >>> choose_solver(1_000_000, 64, [64], 10, memory_gb=4).solver
+    'streaming'
+    """
+    if solver not in ("auto", *SOLVERS):
+        raise ValueError(f"solver must be 'auto', {', '.join(map(repr, SOLVERS[:-1]))} or {SOLVERS[-1]!r}, got {solver!r}")
+    if memory_gb is not None and not memory_gb > 0:
+        raise ValueError(f"memory_gb must be above 0, got {memory_gb!r}")
+    budget = 0.7 * available_memory() if memory_gb is None else memory_gb * 2**30
+    options = requirements(rows, in_features, gates, out_features, dtype)
+    fitting = sorted((o for o in options if o.memory <= budget), key=lambda o: max(o.work, LITTLE))
+    wanted = options if solver == "auto" else [o for o in options if o.solver == solver]
+    chosen = next((o for o in fitting if o in wanted), None)
+    if chosen is None:
+        least = min(wanted, key=lambda o: o.memory)
+        others = " and ".join(f"{o.solver!r} would ({o.memory / 2**30:.2f} GB)" for o in fitting) or "nor would any other; use fewer gates, or PCA"
+        features = math.prod(gates) * in_features
+        raise MemoryError(
+            f"the {least.solver!r} solver needs {least.memory / 2**30:.2f} GB for {rows:,} rows and {features:,} features, "
+            f"which does not fit into {budget / 2**30:.2f} GB; {others}"
+        )
+    if solver == "auto":
+        tried = ", ".join(f"{o.solver} {o.memory / 2**30:.2f} GB and {o.work:.1e} operations" for o in options)
+        log.info("solver %r: least work within %.2f GB of memory (%s)", chosen.solver, budget / 2**30, tried)
+    return chosen
+
+
+def solve(
+    x: Tensor,
+    targets: Tensor,
+    gate_weights: Sequence[Tensor],
+    alpha: Alpha = "mean",
+    *,
+    solver: str = "auto",
+    sample_weight: Tensor | None = None,
+    tol: float = 1e-3,
+    max_iter: int = 500,
+    memory_gb: float | None = None,
+    progress: bool = False,
+) -> Solution:
+    """Ridge regression with data at hand, by the solver named or by the one that :func:`choose_solver` picks."""
+    gates, out = [len(w) for w in gate_weights], targets.shape[-1]
+    name = choose_solver(len(x), x.shape[-1], gates, out, solver=solver, memory_gb=memory_gb, dtype=x.dtype).solver
+    if name == "dual":
+        return solve_dual(x, targets, gate_weights, alpha, sample_weight=sample_weight)
+    if name == "streaming":
+        return RidgeStatistics(gate_weights, out, dtype=x.dtype).update(x, targets, sample_weight).solve(alpha)
+    return solve_matrix_free(x, targets, gate_weights, alpha, sample_weight=sample_weight, tol=tol, max_iter=max_iter, progress=progress)
+
+
+def available_memory() -> float:
+    """Bytes that could be had now: of the machine, or of the container if it has less."""
+    available = math.inf
+    with suppress(OSError, ValueError, AttributeError):
+        available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with suppress(OSError, StopIteration):  # what the kernel would free for us counts too
+        line = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable"))
+        available = 1024 * float(line.split()[1])
+    with suppress(OSError, ValueError):
+        group = Path("/sys/fs/cgroup")
+        limit, used = (float((group / name).read_text()) for name in ("memory.max", "memory.current"))
+        cached = dict(line.split() for line in (group / "memory.stat").read_text().splitlines()).get("inactive_file", "0")
+        available = min(available, limit - used + float(cached))
+    return available

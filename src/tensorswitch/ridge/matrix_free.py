@@ -1,0 +1,216 @@
+"""Ridge regression without a Gram matrix: conjugate gradients on the switched map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from tensorswitch._progress import progress_bar
+from tensorswitch.inverted import combine_gates
+from tensorswitch.ridge.problem import Alpha, Fit, Solution, best_of, check_rows, deep_gates, log, mean_diagonal, probes
+from tensorswitch.switched import switched_linear, switched_outer
+
+BLOCK_BYTES = 1 << 26  # of expanded errors held at a time
+
+Operator = Callable[[Tensor], Tensor]
+
+
+def apply_readout(x: Tensor, gate_weights: Sequence[Tensor], weight: Tensor) -> Tensor:
+    """``Wᵀ z`` for each row: (rows, out)."""
+    return _Map(x, gate_weights, None).forward(_inner_first(weight))
+
+
+@torch.no_grad()
+def solve_matrix_free(
+    x: Tensor,
+    targets: Tensor,
+    gate_weights: Sequence[Tensor],
+    alpha: Alpha = "mean",
+    *,
+    sample_weight: Tensor | None = None,
+    tol: float = 1e-3,
+    max_iter: int = 500,
+    start: Tensor | None = None,
+    distributed: bool = False,
+    progress: bool = False,
+) -> Solution:
+    """Preconditioned conjugate gradients on ``(ZᵀZ + λI) W = Zᵀ T``, all outputs at once.
+
+    Parameters
+    ----------
+    x, targets : (rows, n_0) and (rows, out)
+    gate_weights : for each layer (n_l, n_{l-1})
+    alpha : λ, or "mean", or several to choose from; each then starts from the solution of the one before
+    sample_weight : (rows,)
+    tol : stop when the residual is this small relative to ``Zᵀ T``, for every output
+    max_iter : or after so many iterations, with a warning in the log
+    start : weights to start from, such as those of a neighbouring λ
+    distributed : each rank of ``torch.distributed`` has its own rows; all get the same answer
+    progress : show a bar with the residual
+
+    The preconditioner takes gates and inputs for independent, which makes the Gram matrix a Kronecker product of one small matrix for each layer:
+    its inverse costs next to nothing and takes care of the directions that all units share.
+    """
+    check_rows(x, targets, sample_weight, gate_weights[0].shape[1], None)
+    if not tol > 0:
+        raise ValueError(f"tol must be above 0, got {tol}")
+    total = _all_reduce if distributed else _alone
+    z = _Map(x, gate_weights, sample_weight)
+    weights = x.new_ones(len(x)) if sample_weight is None else sample_weight
+    sums = torch.tensor([mean_diagonal(x, z.gates, sample_weight), float(weights.double().sum())], dtype=torch.float64, device=x.device)
+    mean, rows = total(sums).tolist()
+    inverse = _kronecker_inverse(x, z.gates, weights, rows, total)
+    goal = total(z.adjoint(targets))
+    out = goal.shape[-1]
+    found = None if start is None else _inner_first(start)
+    traced: Tensor | None = None  # solutions for the probes, to start the next λ from
+
+    def fit(value: float, judged: bool) -> Fit:
+        nonlocal found, traced
+        precondition = inverse(value)
+
+        def operator(w: Tensor) -> Tensor:
+            return total(z.normal(w)).add_(w, alpha=value)
+
+        with progress_bar(f"conjugate gradients, alpha {value:.3g}", progress) as bar:
+            found, iterations, residual = _conjugate_gradients(operator, precondition, goal, found, tol, max_iter, bar)
+            solution = Solution(_outer_first(found, [len(w) for w in gate_weights]), value, iterations, residual)
+            if not judged:
+                return Fit(solution)
+            g = probes(goal.numel() // out, goal).view(*goal.shape[:-1], -1)
+            traced, _, _ = _conjugate_gradients(operator, precondition, g, traced, max(tol, 1e-2), max_iter, bar)
+        error = (weights[:, None] * (targets - z.forward(found)).double().square()).sum()[None]
+        return Fit(solution, float(total(error)), goal.numel() // out - value * float(_dot(g.double(), traced.double()).mean()))
+
+    return best_of(alpha, mean, rows, fit)
+
+
+def _conjugate_gradients(
+    operator: Operator, precondition: Operator, goal: Tensor, start: Tensor | None, tol: float, max_iter: int, bar: Callable[[str], None]
+) -> tuple[Tensor, int, float]:
+    """The solution for every output (the last axis), iterations taken, and the largest residual relative to the goal."""
+    tiny = torch.finfo(goal.dtype).tiny
+    scale = goal.flatten(0, -2).norm(dim=0).clamp_min(tiny)
+    weight = torch.zeros_like(goal) if start is None else start.clone()
+    residual = goal.clone() if start is None else goal - operator(weight)
+    direction = precondition(residual)
+    steepness = _dot(residual, direction)
+    worst, iteration = float((residual.flatten(0, -2).norm(dim=0) / scale).max()), 0
+    while worst > tol and iteration < max_iter:
+        image = operator(direction)
+        step = steepness / _dot(direction, image).clamp_min(tiny)
+        weight += step * direction
+        residual -= step * image
+        ready = precondition(residual)
+        new = _dot(residual, ready)
+        direction = ready + (new / steepness.clamp_min(tiny)) * direction
+        steepness = new
+        iteration += 1
+        worst = float((residual.flatten(0, -2).norm(dim=0) / scale).max())
+        bar(f"residual {worst:.1e}")
+    if worst > tol:
+        log.warning("conjugate gradients stopped after %d iterations at a residual of %.1e, not the %.1e asked for", iteration, worst, tol)
+    return weight, iteration, worst
+
+
+class _Map:
+    """``Z`` as a linear map, for weights in the order (n_1, n_0, n_L, …, n_2, out): a switched linear map, then the gates above."""
+
+    def __init__(self, x: Tensor, gate_weights: Sequence[Tensor], sample_weight: Tensor | None) -> None:
+        self.x, self.sample_weight = x, sample_weight
+        self.gates = deep_gates(x, gate_weights)
+        self.above = combine_gates(self.gates[1:]) if len(self.gates) > 1 else None
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return torch.cat([self._forward(part, weight.flatten(2)) for part in self._parts(weight.shape[-1])])
+
+    def adjoint(self, errors: Tensor) -> Tensor:
+        return self._sum(errors.shape[1], lambda part: errors[part])
+
+    def normal(self, weight: Tensor) -> Tensor:
+        """``Zᵀ diag(s) Z W``, block by block."""
+        flat = weight.flatten(2)
+        return self._sum(weight.shape[-1], lambda part: self._forward(part, flat))
+
+    def _sum(self, out: int, errors: Callable[[slice], Tensor]) -> Tensor:
+        above = 1 if self.above is None else self.above.shape[1]
+        result = self.x.new_zeros(self.gates[0].shape[1], self.x.shape[1], above * out)
+        for part in self._parts(out):
+            r = errors(part)
+            if self.sample_weight is not None:
+                r = r * self.sample_weight[part, None]
+            if self.above is not None:
+                r = (self.above[part, :, None] * r[:, None, :]).flatten(1)
+            result += switched_outer(self.x[part], self.gates[0][part], r)
+        return result.view(*result.shape[:2], above, out)
+
+    def _forward(self, part: slice, weight: Tensor) -> Tensor:
+        y = switched_linear(self.x[part], self.gates[0][part], weight)
+        if self.above is None:
+            return y
+        above = self.above[part]
+        return torch.bmm(above.to(y.dtype).unsqueeze(1), y.view(len(y), above.shape[1], -1)).squeeze(1)
+
+    def _parts(self, out: int) -> list[slice]:
+        width = out * (1 if self.above is None else self.above.shape[1])
+        step = max(64, min(8192, BLOCK_BYTES // (width * self.x.element_size())))
+        return [slice(s, s + step) for s in range(0, max(1, len(self.x)), step)]
+
+
+def _inner_first(weight: Tensor) -> Tensor:
+    """(n_L, …, n_2, n_1, n_0, out) to (n_1, n_0, n_L · … · n_2, out)."""
+    *_, n1, n0, out = weight.shape
+    return weight.reshape(-1, n1, n0, out).permute(1, 2, 0, 3).contiguous()
+
+
+def _outer_first(weight: Tensor, gates: Sequence[int]) -> Tensor:
+    """The reverse of :func:`_inner_first`."""
+    n1, n0, _, out = weight.shape
+    return weight.permute(2, 0, 1, 3).reshape(*reversed(gates[1:]), n1, n0, out)
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    """The scalar product of each output."""
+    return (a * b).flatten(0, -2).sum(0)
+
+
+class _Factor(NamedTuple):
+    values: Tensor
+    vectors: Tensor
+
+
+def _kronecker_inverse(x: Tensor, gates: Sequence[Tensor], sample_weight: Tensor, rows: float, total: Operator) -> Callable[[float], Operator]:
+    """For each λ ``(A_1 ⊗ Σ ⊗ A_above + λI)⁻¹`` with ``Σ = Σ_b s x xᵀ`` and ``A`` the mean of ``h hᵀ``, through the eigenvectors of each."""
+    above = combine_gates(gates[1:]).to(x.dtype) if len(gates) > 1 else x.new_ones(len(x), 1)
+    factors = []
+    for part, count in ((gates[0].to(x.dtype), rows), (x, 1.0), (above, rows)):
+        moment = total((part * sample_weight[:, None]).t() @ part).double() / max(count, 1e-300)
+        values, vectors = torch.linalg.eigh(moment)
+        factors.append(_Factor(values.clamp_min(0).to(x.dtype), vectors.to(x.dtype)))
+    (u, p), (v, q), (t, r) = factors
+
+    def rotate(w: Tensor, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+        w = (a @ w.flatten(1)).view(w.shape)
+        w = torch.matmul(b, w.flatten(2)).view(w.shape)
+        result: Tensor = torch.matmul(c, w) if len(c) > 1 else w * c
+        return result
+
+    def inverse(alpha: float) -> Operator:
+        spectrum = (u[:, None, None] * v[:, None] * t + alpha).clamp_min(torch.finfo(x.dtype).tiny).unsqueeze(-1)
+        return lambda w: rotate(rotate(w, p.t(), q.t(), r.t()) / spectrum, p, q, r)
+
+    return inverse
+
+
+def _alone(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def _all_reduce(tensor: Tensor) -> Tensor:
+    from torch import distributed
+
+    distributed.all_reduce(tensor)
+    return tensor

@@ -1,0 +1,182 @@
+import logging
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from tensorswitch.estimators import TSRidgeClassifier, TSRidgeRegressor
+from tensorswitch.ridge import choice
+
+SOLVERS = ["streaming", "matrix-free", "dual"]
+
+
+@parametrize_with_checks(
+    [
+        *(TSRidgeClassifier(4, solver=solver, tol=1e-8) for solver in SOLVERS),
+        TSRidgeClassifier((4, 3), [0.1, 1, "mean"]),
+        *(TSRidgeRegressor(4, 0.1, solver=solver, tol=1e-8) for solver in SOLVERS),
+        TSRidgeRegressor((4, 3), [0.1, 1, "mean"]),
+    ]
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    X = (X / 16).astype(np.float32)
+    return X[:1200], y[:1200], X[1200:], y[1200:]
+
+
+@pytest.mark.parametrize("gates", [(16,), (8, 6), (4, 3, 3)])
+def test_all_solvers_give_the_same_model(digits, gates):
+    X, y, X_test, _ = digits
+    models = [TSRidgeClassifier(gates, solver=solver, pca=20, tol=1e-6, random_state=0).fit(X, y) for solver in SOLVERS]
+    assert [m.solver_ for m in models] == SOLVERS
+    for model in models[1:]:
+        np.testing.assert_allclose(model.decision_function(X_test), models[0].decision_function(X_test), atol=2e-3)
+
+
+@pytest.mark.parametrize("kind", [TSRidgeClassifier, TSRidgeRegressor])
+def test_chunks_give_the_model_of_the_whole(digits, kind):
+    X, y, X_test, _ = (part.astype(np.float64) for part in digits)
+    whole = kind((6, 5), solver="dual", random_state=0).fit(X, y, np.arange(1.0, len(y) + 1))
+    chunks = kind((6, 5), random_state=0)
+    for rows in np.array_split(np.arange(len(y)), 7):
+        options = {"classes": np.arange(10.0)} if kind is TSRidgeClassifier else {}
+        chunks.partial_fit(X[rows], y[rows], sample_weight=rows + 1.0, **options)
+    np.testing.assert_allclose(chunks.predict(X_test), whole.predict(X_test), rtol=1e-6)
+    np.testing.assert_allclose(chunks.alpha_, whole.alpha_)
+
+
+def test_predicting_between_chunks_changes_nothing(digits):
+    X, y, X_test, _ = digits
+    one, other = (TSRidgeClassifier(8, random_state=0) for _ in range(2))
+    for rows in np.array_split(np.arange(len(y)), 3):
+        one.partial_fit(X[rows], y[rows], classes=range(10)).predict(X_test)
+        other.partial_fit(X[rows], y[rows], classes=range(10))
+    np.testing.assert_array_equal(one.decision_function(X_test), other.decision_function(X_test))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_list_of_alphas_takes_one_that_generalises(digits, solver):
+    X, y, X_test, y_test = digits
+    alphas = [0.01, 0.1, 10.0, 1e3]
+    model = TSRidgeClassifier(24, alphas, solver=solver, random_state=0).fit(X[:600], y[:600])
+    assert [a for a, _ in model.solution_.path] == sorted(alphas, reverse=True)
+    single = {a: TSRidgeClassifier(24, a, solver="dual", random_state=0).fit(X[:600], y[:600]) for a in alphas}
+    errors = {a: np.square(np.where(y_test[:, None] == np.arange(10), 1, -1) - m.decision_function(X_test)).mean() for a, m in single.items()}
+    assert errors[model.alpha_] <= 1.1 * min(errors.values())
+
+
+@pytest.mark.parametrize("labels", [np.array(["no", "yes"]), np.array(["a", "b", "c"])])
+def test_labels_may_be_words(labels):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    y = labels[np.digitize(X[:, 0], np.linspace(-0.5, 0.5, len(labels) - 1))]
+    model = TSRidgeClassifier(16, 0.1, random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.9
+    assert model.decision_function(X).shape == ((300,) if len(labels) == 2 else (300, 3))
+
+
+def test_two_outputs_are_two_regressions():
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(100, 3)), rng.normal(size=(100, 2))
+    both = TSRidgeRegressor(5, 0.1, random_state=0).fit(X, Y).predict(X)
+    for column in range(2):
+        np.testing.assert_allclose(TSRidgeRegressor(5, 0.1, random_state=0).fit(X, Y[:, column]).predict(X), both[:, column])
+
+
+def test_an_intercept_follows_the_level_of_the_targets():
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    assert TSRidgeRegressor(5, 1e-6, random_state=0).fit(X, np.full(200, 100.0)).predict(X) == pytest.approx(np.full(200, 100.0), rel=1e-4)
+
+
+def test_works_in_a_grid_search(digits):
+    X, y = digits[:2]
+    search = GridSearchCV(TSRidgeClassifier(random_state=0), {"gates": [(8,), (16, 16)], "alpha": ["mean", 1.0]}, cv=2).fit(X, y)
+    assert search.best_score_ > 0.9
+
+
+def test_the_log_says_which_solver_and_why(digits, caplog):
+    with caplog.at_level(logging.INFO):
+        TSRidgeClassifier((32, 32), random_state=0).fit(*digits[:2])
+    assert "solver 'dual': least work" in caplog.text
+
+
+def chunk(rows=20, features=3, labels=(0, 1)):
+    X = np.random.default_rng(0).normal(size=(rows, features))
+    return X, np.resize(labels, rows)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: TSRidgeClassifier(gates=()).fit(*chunk()), ValueError, "gates is empty"),
+        (lambda: TSRidgeClassifier(gates=(4, 0)).fit(*chunk()), ValueError, "gates must be a positive integer, got 0"),
+        (lambda: TSRidgeClassifier(alpha=-1).fit(*chunk()), ValueError, "alpha must be 'mean' or a number of at least 0"),
+        (lambda: TSRidgeClassifier(alpha=[]).fit(*chunk()), ValueError, "alpha is empty"),
+        (lambda: TSRidgeClassifier(solver="exact").fit(*chunk()), ValueError, "solver must be 'auto', 'streaming', 'matrix-free' or 'dual'"),
+        (lambda: TSRidgeClassifier(pca=4).fit(*chunk()), ValueError, "pca=4 components cannot be had from 20 rows of 3 features"),
+        (lambda: TSRidgeClassifier().partial_fit(*chunk()), ValueError, "classes must be given to the first call"),
+        (lambda: TSRidgeClassifier().fit(*chunk(labels=(1,))), ValueError, "holds one class only: 1"),
+        (lambda: TSRidgeClassifier(alpha=0.0, solver="streaming").fit(*chunk(100, 2)), ValueError, "singular to working precision"),
+        (lambda: TSRidgeClassifier(tol=0, solver="matrix-free").fit(*chunk()), ValueError, "tol must be above 0"),
+        (
+            lambda: TSRidgeClassifier((1000, 1000), solver="streaming", memory_gb=1).fit(*chunk()),
+            MemoryError,
+            "'streaming' solver needs .* GB for 20 rows and 4,000,000 features, which does not fit into 1.00 GB; 'dual' would",
+        ),
+        (lambda: TSRidgeClassifier((1000, 1000, 1000), memory_gb=1).fit(*chunk()), MemoryError, "nor would any other; use fewer gates, or PCA"),
+    ],
+)
+def test_wrong_arguments_are_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda X, y: (X, np.where(y == 1, 7, y)), r"labels that are not among the classes \[0 1\]: \[7\]; name all classes"),
+        (lambda X, y: (X[:, :2], y), "2 features"),
+        (lambda X, y: (np.where(X > 1, np.nan, X), y), "NaN"),
+    ],
+)
+def test_a_refused_chunk_changes_nothing(change, message):
+    X, y = chunk()
+    model = TSRidgeClassifier(4, random_state=0).partial_fit(X, y, classes=[0, 1])
+    before = model.decision_function(X)
+    with pytest.raises(ValueError, match=message):
+        model.partial_fit(*change(X, y))
+    np.testing.assert_array_equal(model.decision_function(X), before)
+    model.partial_fit(X, y)
+
+
+def test_a_refused_first_chunk_leaves_the_model_unfitted():
+    X, y = chunk()
+    model = TSRidgeClassifier(4, random_state=0)
+    with pytest.raises(ValueError, match="not among the classes"):
+        model.partial_fit(X, y, classes=[1, 2])
+    assert model.partial_fit(X, y, classes=[0, 1]).score(X, y) > 0.5
+
+
+def test_only_streaming_takes_chunks():
+    with pytest.raises(AttributeError) as caught:
+        _ = TSRidgeClassifier(solver="dual").partial_fit
+    assert "partial_fit needs solver='streaming' or 'auto', got solver='dual'" in str(caught.value.__cause__)
+
+
+def test_sums_of_another_solver_cannot_go_on():
+    X, y = chunk()
+    model = TSRidgeClassifier((64, 64, 64)).fit(X, y)
+    assert model.solver_ == "dual"
+    with pytest.raises(ValueError, match="fitted by the 'dual' solver, which keeps no sums"):
+        model.partial_fit(X, y)
+
+
+def test_available_memory_is_that_of_this_machine():
+    assert 2**26 < choice.available_memory() < 2**50

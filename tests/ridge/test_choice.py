@@ -1,0 +1,86 @@
+import itertools
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from _measure import peak_extra_bytes
+from tensorswitch.ridge import RidgeStatistics, choose_solver, solve, solve_dual, solve_matrix_free
+from tensorswitch.ridge.choice import SOLVERS, requirements
+
+
+def problem(gates=(4, 3), rows=60, n_in=4, out=2):
+    gate_weights = [torch.randn(n, below, dtype=torch.float64) for below, n in itertools.pairwise((n_in, *gates))]
+    return torch.randn(rows, n_in, dtype=torch.float64), torch.randn(rows, out, dtype=torch.float64), gate_weights
+
+
+@pytest.mark.parametrize("solver", ["auto", *SOLVERS])
+def test_the_named_solver_is_run(solver):
+    x, targets, gate_weights = problem()
+    assert_close(solve(x, targets, gate_weights, solver=solver, tol=1e-12).weight, solve_dual(x, targets, gate_weights).weight)
+
+
+def run(solver, rows, n_in, gates, out):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(rows, n_in, generator=generator)
+    gate_weights = [torch.randn(n, below, generator=generator) for below, n in itertools.pairwise((n_in, *gates))]
+    targets = torch.randn(rows, out, generator=generator)
+    solve(x[:100], targets[:100], gate_weights, solver="dual")  # what libraries take once
+    return lambda: solve(x, targets, gate_weights, solver=solver, tol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("solver", "sizes"), [("streaming", (2000, 64, (128,), 10)), ("matrix-free", (2000, 64, (64, 64), 10)), ("dual", (5000, 32, (16, 8), 10))]
+)
+def test_no_more_memory_is_taken_than_foreseen(solver, sizes):
+    foreseen = next(choice for choice in requirements(*sizes) if choice.solver == solver).memory
+    assert 0.3 * foreseen < peak_extra_bytes(run, solver, *sizes) < 1.1 * foreseen
+
+
+def test_a_budget_is_kept_to():
+    for budget in (0.2, 0.5, 2.0, 20.0):
+        assert choose_solver(20_000, 64, (128,), 10, memory_gb=budget).memory <= budget * 2**30
+
+
+def gcv(x, targets, gate_weights, weight, alpha):
+    """With the hat matrix in full; a row of weight s counts as s rows."""
+    from tensorswitch import algebra
+
+    z = algebra.tensor_switching(x, gate_weights)[-1].flatten(1) * weight.sqrt()[:, None]
+    t = targets * weight.sqrt()[:, None]
+    hat = z @ torch.linalg.solve(z.T @ z + alpha * torch.eye(z.shape[1], dtype=z.dtype), z.T)
+    rows = weight.sum()
+    return float((t - hat @ t).square().sum() * rows / (rows - hat.trace()) ** 2)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_several_alphas_are_judged_by_generalised_cross_validation(solver, monkeypatch):
+    monkeypatch.setattr("tensorswitch.ridge.problem.PROBES", 4000)  # so that the estimated trace is nearly exact
+    x, targets, gate_weights = problem()
+    targets = targets + 2 * x[:, :2].relu()
+    weight = torch.randint(1, 4, (len(x),)).double()
+    alphas = [100.0, 10.0, 1.0]
+    solution = solve(x, targets, gate_weights, alphas, solver=solver, sample_weight=weight, tol=1e-10)
+    expected = [gcv(x, targets, gate_weights, weight, a) for a in alphas]
+    assert [a for a, _ in solution.path] == alphas
+    assert [score for _, score in solution.path] == pytest.approx(expected, rel=0.03)
+    assert solution.alpha == alphas[expected.index(min(expected))]
+    assert_close(solution.weight, solve_dual(x, targets, gate_weights, solution.alpha, sample_weight=weight).weight)
+
+
+def test_alphas_too_small_for_the_precision_are_left_out(caplog):
+    x, targets, gate_weights = problem((6, 6), rows=20)
+    statistics = RidgeStatistics(gate_weights, 2, dtype=torch.float64).update(x, targets)
+    with caplog.at_level("INFO", "tensorswitch.ridge"):
+        solution = statistics.solve([1.0, 1e-30])
+    assert solution.alpha == 1.0
+    assert "1e-30 is too small" in caplog.text
+    with pytest.raises(ValueError, match="singular"):
+        statistics.solve([1e-30, 1e-31])
+
+
+def test_the_edge_of_the_range_is_pointed_out(caplog):
+    x, targets, gate_weights = problem()
+    with caplog.at_level("INFO", "tensorswitch.ridge"):
+        solve_matrix_free(x, targets, gate_weights, [1e4, 1e-1])
+    assert "is the largest one tried" in caplog.text  # the targets are noise
