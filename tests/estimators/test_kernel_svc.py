@@ -203,3 +203,15 @@ def test_as_many_classes_as_samples_is_allowed():
     assert (model.predict(np.eye(4)) == ["a", "b", "c", "d"]).all()
     with pytest.raises(ValueError, match="4 features"):
         model.predict(np.ones((1, 3)))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_pairs_run_on_a_dask_cluster(digits):
+    distributed = pytest.importorskip("distributed")
+    X, y, X_test, _ = digits
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None, "memory_limit": 0}
+    cluster = distributed.LocalCluster(**options)
+    with cluster, distributed.Client(cluster) as client, joblib.parallel_config(backend="dask"), distributed.get_task_stream(client) as tasks:
+        there = TSKernelSVC(depth=2, C=1e-3).fit(X, y)
+    assert tasks.data  # it was the cluster that worked
+    np.testing.assert_array_equal(there.decision_function(X_test), TSKernelSVC(depth=2, C=1e-3).fit(X, y).decision_function(X_test))

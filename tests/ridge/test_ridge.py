@@ -177,7 +177,7 @@ def test_an_interrupted_update_is_noticed(monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(statistics_module, "switched_outer", interrupt)
+    monkeypatch.setattr(statistics_module, "add_gram", interrupt)
     with pytest.raises(KeyboardInterrupt):
         statistics.update(torch.randn(3, 4), torch.randn(3, 1))
     with pytest.raises(RuntimeError, match="interrupted half-way"):

@@ -10,7 +10,7 @@ the sums over patterns come after. :mod:`tensorswitch.ridge._cover` finds as few
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from tensorswitch.ridge._cover import pair_cover
 MAX_BLOCK = 8  # units
 ROWS_PER_PATTERN = 32  # at least, or blocks are smaller
 STRIP = 32  # inputs: of ``x xᵀ`` only the strips that reach the upper triangle are made
-CACHE_BYTES = 1 << 23  # of gathered rows
+CACHE_BYTES = 1 << 22  # of gathered rows
 LENGTHS = (16, 32, 48, 64, 80, 96, 128, 160, 192, 208, 224, 240, 256, 288, 320, 384, 512)
 PIECE_COST = 64  # rows: what it costs to add up a piece's result
 
@@ -39,35 +39,61 @@ def pair_index(units: int, device: torch.device | str = "cpu") -> Tensor:
     return index
 
 
-def add_gram(packed: Tensor, x: Tensor, gates: Tensor) -> None:
-    """Add the rows' Gram matrix to ``packed``."""
+def add_gram(packed: Tensor, cross: Tensor, x: Tensor, gates: Tensor, errors: Tensor) -> None:
+    """Add the rows' Gram matrix to ``packed``, and ``Σ_b h_bj x_b e_bᵀ`` to ``cross`` (units, inputs, outputs)."""
     rows, units = gates.shape
     if not rows:
         return
+    n_in = x.shape[1]
     size = max(2, min(MAX_BLOCK, int(math.log2(max(4, rows / ROWS_PER_PATTERN)))))
     index = pair_index(units, x.device)
     bits = gates.t().to(torch.uint8).contiguous()
     padded = torch.nn.functional.pad(x, (0, 0, 0, 1))
-    strips = _strips(x.shape[1], x.device)
+    both = torch.nn.functional.pad(torch.cat([x, errors], dim=1), (0, 0, 0, 1))
+    strips = _strips(n_in, x.device)
+
     for block, pairs in pair_cover(units, size):
-        code = bits[block[0]].clone()
-        for i, unit in enumerate(block[1:], 1):
-            code |= bits[unit] << i
-        pattern, slots = _pieces(code, 2 ** len(block))
+        pattern, slots = _pieces(_codes(bits, block), 2 ** len(block))
+        members = torch.tensor(block, device=x.device)
         i, j = torch.tensor(pairs, device=x.device).t()
         opens = ((pattern >> i[:, None]) & (pattern >> j[:, None]) & 1).to(x.dtype)
-        members = torch.tensor(block, device=x.device)
-        places = index[members[i], members[j]]
-        step = max(1, CACHE_BYTES // (slots.shape[1] * x.shape[1] * x.element_size()))
-        totals = [x.new_zeros(len(pairs), (strip.stop - strip.start) * (x.shape[1] - strip.start)) for strip, *_ in strips]
-        for begin in range(0, len(slots), step):
-            part = slots[begin : begin + step]
-            copies = workspace.empty("copies", (part.numel(), x.shape[1]), x)
-            copies = torch.index_select(padded, 0, part.flatten(), out=copies).view(*part.shape, -1)
+        totals = [x.new_zeros(len(pairs), (strip.stop - strip.start) * (n_in - strip.start)) for strip, *_ in strips]
+        for part, copies in _copies(padded, slots):
             for total, (strip, *_) in zip(totals, strips, strict=True):
-                total.addmm_(opens[:, begin : begin + step], _strip_products(copies, strip))
+                total.addmm_(opens[:, part], _products(copies[:, :, strip], copies[:, :, strip.start :]))
+        places = index[members[i], members[j]]
         for total, (_, upper, columns) in zip(totals, strips, strict=True):
             packed[:, columns].index_add_(0, places, total.index_select(1, upper).to(packed.dtype))
+    for start in range(0, units, size):
+        block = tuple(range(start, min(start + size, units)))
+        pattern, slots = _pieces(_codes(bits, block), 2 ** len(block))
+        opens = ((pattern >> torch.arange(len(block), device=x.device)[:, None]) & 1).to(x.dtype)
+        for part, copies in _copies(both, slots):
+            sums = opens[:, part] @ _products(copies[:, :, :n_in], copies[:, :, n_in:])
+            cross[start : start + len(block)] += sums.view(len(block), n_in, -1).to(cross.dtype)
+
+
+def _codes(bits: Tensor, block: tuple[int, ...]) -> Tensor:
+    """The pattern of each row, bit i for the i-th unit of the block."""
+    code = bits[block[0]].clone()
+    for i, unit in enumerate(block[1:], 1):
+        code |= bits[unit] << i
+    return code
+
+
+def _copies(padded: Tensor, slots: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """The rows in some pieces at a time, (pieces, length, columns)."""
+    step = max(1, CACHE_BYTES // (slots.shape[1] * padded.shape[1] * padded.element_size()))
+    for begin in range(0, len(slots), step):
+        part = slots[begin : begin + step]
+        copies = workspace.empty("copies", (part.numel(), padded.shape[1]), padded)
+        yield slice(begin, begin + step), torch.index_select(padded, 0, part.flatten(), out=copies).view(*part.shape, -1)
+
+
+def _products(a: Tensor, b: Tensor) -> Tensor:
+    """``aᵀ b`` of each piece, flattened."""
+    out = workspace.empty("sums", (len(a), a.shape[2], b.shape[2]), a)
+    return torch.bmm(a.transpose(1, 2), b, out=out).flatten(1)
 
 
 def _pieces(code: Tensor, patterns: int) -> tuple[Tensor, Tensor]:
@@ -86,8 +112,8 @@ def _pieces(code: Tensor, patterns: int) -> tuple[Tensor, Tensor]:
     pattern = torch.repeat_interleave(pieces)
     offset = (torch.arange(len(pattern), device=code.device) - (pieces.cumsum(0) - pieces)[pattern]) * length
     step = torch.arange(length, device=code.device)
-    slots = ((begin[pattern] + offset)[:, None] + step).clamp_(max=len(code) - 1)
-    return pattern, torch.where(step < (counts[pattern] - offset)[:, None], order[slots], len(code))
+    slots = torch.where(step < (counts[pattern] - offset)[:, None], (begin[pattern] + offset)[:, None] + step, len(code))
+    return pattern, torch.nn.functional.pad(order, (0, 1), value=len(code))[slots]
 
 
 def _strips(n_in: int, device: torch.device) -> list[tuple[slice, Tensor, slice]]:
@@ -99,12 +125,6 @@ def _strips(n_in: int, device: torch.device) -> list[tuple[slice, Tensor, slice]
         strips.append((inputs, wide, slice(done, done + len(wide))))
         done += len(wide)
     return strips
-
-
-def _strip_products(copies: Tensor, strip: slice) -> Tensor:
-    narrow, wide = copies[:, :, strip], copies[:, :, strip.start :]
-    out = workspace.empty("strips", (len(copies), narrow.shape[2], wide.shape[2]), copies)
-    return torch.bmm(narrow.transpose(1, 2), wide, out=out).flatten(1)
 
 
 def gram_rows(packed: Tensor, units: int, n_in: int) -> Callable[[int, int], Tensor]:

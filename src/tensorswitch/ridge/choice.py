@@ -16,7 +16,7 @@ from tensorswitch.ridge._gram import packed_shape
 from tensorswitch.ridge.dual import solve_dual
 from tensorswitch.ridge.matrix_free import BLOCK_BYTES, solve_matrix_free
 from tensorswitch.ridge.problem import Alpha, Solution, log
-from tensorswitch.ridge.statistics import SOLVE_BYTES, RidgeStatistics
+from tensorswitch.ridge.statistics import RidgeStatistics
 
 SOLVERS = ("streaming", "matrix-free", "dual")
 ITERATIONS = 60  # of conjugate gradients, typically
@@ -40,9 +40,9 @@ def requirements(rows: int, in_features: int, gates: Sequence[int], out_features
     blocks = max(1.0, units * (units - 1) / 56)
     gram = math.prod(packed_shape(units, in_features)) * size + features**2 / 2 * size
     return [
-        Choice("streaming", gram + 3 * weights + 4 * SOLVE_BYTES, blocks * rows * in_features**2 + features**3 / 6),
+        Choice("streaming", gram + 3 * weights + 2 * BLOCK_BYTES, blocks * rows * in_features**2 + features**3 / 6),
         Choice("matrix-free", held + 7 * weights + 2 * BLOCK_BYTES, ITERATIONS * 2 * rows * features * out_features),
-        Choice("dual", held * 8 / size + 8 * rows**2 + 2 * weights + BLOCK_BYTES, rows**2 * (in_features + sum(gates)) + rows**3 / 3),
+        Choice("dual", held * 8 / size + 8 * rows**2 + 2 * weights + 2 * BLOCK_BYTES, rows**2 * (in_features + sum(gates)) + rows**3 / 3),
     ]
 
 

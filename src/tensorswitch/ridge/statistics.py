@@ -16,10 +16,9 @@ from tensorswitch.inverted import combine_gates
 from tensorswitch.ridge._cholesky import packed_rows, solve_full, solve_packed
 from tensorswitch.ridge._gram import add_gram, gram_rows, packed_shape, pair_index, unpack
 from tensorswitch.ridge.problem import Alpha, Fit, Solution, best_of, check_rows, deep_gates, probes
-from tensorswitch.switched import switched_outer
 
 GRAM_ROWS = 1 << 16
-SOLVE_BYTES = 1 << 24  # of the matrix unpacked at a time
+SOLVE_BYTES = 1 << 21  # of the matrix unpacked at a time
 
 
 class RidgeStatistics:
@@ -72,10 +71,10 @@ class RidgeStatistics:
             rows, goal = x[part], targets[part]
             gates = combine_gates(deep_gates(rows, self.gate_weights))
             s = None if sample_weight is None else sample_weight[part, None]
-            add_gram(self.gram, rows if s is None else rows * s.sqrt(), gates)
-            weighted = goal if s is None else goal * s
-            self.cross += switched_outer(rows, gates, weighted)
-            self.target_energy += (goal.double() * weighted).sum(0)
+            if s is not None:
+                rows, goal = rows * s.sqrt(), goal * s.sqrt()
+            add_gram(self.gram, self.cross, rows, gates, goal)
+            self.target_energy += goal.double().square().sum(0)
             self.rows += float(len(rows) if s is None else s.sum())
         self._torn = False
         return self

@@ -1,0 +1,172 @@
+"""One-pass ridge regression: speed and memory of the solvers, and errors on MNIST, CIFAR-10 and SVHN (without ``extra``).
+
+    python benchmarks/ridge.py speed
+    TENSORSWITCH_DATA=DIR python benchmarks/ridge.py [mnist cifar10 svhn]
+
+Errors are added to ``benchmarks/results/ridge.md`` row by row, each from a process of its own, and what stands there already is skipped. Times are
+those of the solver, principal components and prediction not counted.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.linalg import blas, lapack
+from torch import Tensor
+
+import _datasets
+from _measure import describe, peak_extra_bytes, peak_resident_bytes, print_table, side_by_side
+from tensorswitch.ridge import RidgeStatistics, apply_readout, deep_gates, mean_diagonal, solve, solve_matrix_free
+
+RESULTS = Path(__file__).parent / "results" / "ridge.md"
+PAPER = {"mnist": 2.99, "cifar10": 47.71, "svhn": 27.11}
+COMMON = [  # solver, PCA, gates, λ as a fraction of the mean of the diagonal, rows
+    ("streaming", 64, (64,), 0.1, None),
+    ("matrix-free", 256, (256,), 1.0, None),
+    ("matrix-free", 64, (256,), 0.1, None),
+    ("matrix-free", 64, (1024,), 0.1, None),
+    ("matrix-free", 64, (2048,), 0.1, None),
+    ("matrix-free", 64, (64, 64), 0.1, None),
+    ("dual", 64, (2048,), 0.1, 20_000),
+    ("dual", 64, (64, 64), 0.1, 20_000),
+    ("dual", 32, (32, 32, 32), 0.1, 20_000),
+]
+CASES = {
+    "mnist": [
+        *COMMON,
+        ("matrix-free", 32, (32, 32, 32), 0.1, None),
+        ("matrix-free", 64, (4096,), 0.1, None),
+        ("matrix-free", 64, (8192,), 0.1, None),
+    ],
+    "cifar10": COMMON,
+    "svhn": COMMON,
+}
+TOLERANCE = 2e-2
+HEADER = (
+    "| data | solver | rows | PCA | gates | features | λ / mean | iterations | test error % | paper % | solve s | peak GB |\n" + "|---" * 12 + "|\n"
+)
+
+
+def main() -> None:
+    if sys.argv[1:] == ["speed"]:
+        speed()
+        return
+    if not _datasets.available():
+        print("skipped: set TENSORSWITCH_DATA to a folder with the data sets")
+        return
+    if not RESULTS.exists():
+        RESULTS.write_text(f"Made by `benchmarks/ridge.py` (seed 0, residual at most {TOLERANCE}); {describe()}.\n\n{HEADER}")
+    for name in sys.argv[1:] or PAPER:
+        for case in CASES[name]:
+            start = _row_start(name, *case)
+            if start not in RESULTS.read_text():
+                with multiprocessing.get_context("spawn").Pool(1) as pool:
+                    row = start + pool.apply(run, (name, *case))
+                with RESULTS.open("a") as file:
+                    file.write(row)
+                print(row, end="", flush=True)
+
+
+def _row_start(name: str, solver: str, components: int, gates: tuple[int, ...], scale: float, rows: int | None) -> str:
+    features = components * int(np.prod(gates))
+    return f"| {name} | {solver} | {rows or 'all'} | {components} | {' · '.join(map(str, gates))} | {features:,} | {scale} | "
+
+
+def run(name: str, solver: str, components: int, gates: tuple[int, ...], scale: float, rows: int | None) -> str:
+    data = _datasets.load(name, components)
+    x, y = torch.from_numpy(data.train[:rows]), torch.from_numpy(data.train_labels[:rows].astype(np.int64))
+    targets = 2 * torch.nn.functional.one_hot(y, 10).float() - 1
+    weights = gate_weights(components, gates)
+    before = time.perf_counter()
+    alpha = scale * mean_diagonal(x, deep_gates(x, weights))
+    solution = solve(x, targets, weights, alpha, solver=solver, tol=TOLERANCE, memory_gb=16)
+    seconds = time.perf_counter() - before
+    error = 100 * (apply_readout(torch.from_numpy(data.test), weights, solution.weight).argmax(1).numpy() != data.test_labels).mean()
+    return f"{solution.iterations or '–'} | {error:.2f} | {PAPER[name]} | {seconds:.1f} | {peak_resident_bytes() / 1e9:.1f} |\n"
+
+
+def gate_weights(n_in: int, gates: tuple[int, ...]) -> list[Tensor]:
+    """Glorot's uniform distribution."""
+    generator, weights = torch.Generator().manual_seed(0), []
+    for n in gates:
+        weights.append((2 * torch.rand(n, n_in, generator=generator) - 1) * (6 / (n + n_in)) ** 0.5)
+        n_in = n
+    return weights
+
+
+def problem(n: int, rows: int = 55_000) -> tuple[Tensor, Tensor, list[Tensor]]:
+    torch.manual_seed(0)
+    return torch.randn(rows, n), torch.randn(rows, 10).sign(), gate_weights(n, (n,))
+
+
+def speed() -> None:
+    print(f"{describe()}, seed 0\n")
+    x, targets, weights = problem(64)
+
+    def ours() -> Tensor:
+        return RidgeStatistics(weights, 10).update(x, targets).solve().weight
+
+    difference = (ours().flatten(0, 1).numpy() - by_blas(x, targets, weights[0])).__abs__().max()
+    times = side_by_side({"ours": ours, "ssyrk": lambda: by_blas(x, targets, weights[0])}, seconds=30, least=3)
+    memory = peak_extra_bytes(streaming_128) / 1e9
+    sums = RidgeStatistics(weights, 10).update(x, targets)
+    path = [10.0**k for k in range(8)]
+    paths = side_by_side(
+        {"one": lambda: RidgeStatistics(weights, 10).update(x, targets).solve(), "path": lambda: sums.solve(path)}, seconds=10, least=3
+    )
+    print_table(
+        ["what", "measured"],
+        [
+            ["streaming, 64 × 64, 55,000 rows: seconds", f"{times['ours']:.2f}"],
+            ["the same with ssyrk and sposv: seconds", f"{times['ssyrk']:.2f}"],
+            ["ratio", f"{times['ssyrk'] / times['ours']:.1f}"],
+            ["largest difference of the weights", f"{difference:.1e}"],
+            ["streaming, 128 × 128, update and solve: GB", f"{memory:.2f}"],
+            ["a path of 8 λ on the sums, against sums and one solution", f"{(paths['one'] + paths['path']) / paths['one']:.2f}"],
+        ],
+    )
+    if _datasets.available():
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            print("\nMNIST, 256 × 256, matrix-free, residual 1e-2: " + pool.apply(matrix_free_256))
+
+
+def by_blas(x: Tensor, targets: Tensor, gate_weight: Tensor) -> np.ndarray:
+    """The original's way: the representation in batches, ``ssyrk``, ``sposv``."""
+    features = x.shape[1] * len(gate_weight)
+    gram = np.zeros((features, features), np.float32, order="F")
+    cross = np.zeros((features, targets.shape[1]), np.float32, order="F")
+    for start in range(0, len(x), 1000):
+        part = x[start : start + 1000]
+        z = ((part @ gate_weight.t() > 0).float()[:, :, None] * part[:, None]).flatten(1).numpy()
+        gram = blas.ssyrk(1.0, z.T, beta=1.0, c=gram, overwrite_c=1)
+        cross = blas.sgemm(1.0, z.T, targets[start : start + 1000].numpy(), beta=1.0, c=cross, overwrite_c=1)
+    gram[np.diag_indices(features)] += gram.diagonal().mean()
+    return lapack.sposv(gram, cross, overwrite_a=1, overwrite_b=1)[1]  # type: ignore[no-any-return]
+
+
+def streaming_128() -> Callable[[], Any]:
+    x, targets, weights = problem(128, 10_000)
+    RidgeStatistics([weights[0][:2]], 10).update(x[:100], targets[:100]).solve()  # what libraries take once
+    return lambda: RidgeStatistics(weights, 10).update(x, targets).solve()
+
+
+def matrix_free_256() -> str:
+    data = _datasets.load("mnist", 256)
+    x, y = torch.from_numpy(data.train), torch.from_numpy(data.train_labels.astype(np.int64))
+    weights = gate_weights(256, (256,))
+    before = time.perf_counter()
+    solution = solve_matrix_free(x, 2 * torch.nn.functional.one_hot(y, 10).float() - 1, weights, tol=1e-2)
+    seconds = time.perf_counter() - before
+    error = 100 * (apply_readout(torch.from_numpy(data.test), weights, solution.weight).argmax(1).numpy() != data.test_labels).mean()
+    return f"{solution.iterations} iterations, {seconds:.0f} s, {peak_resident_bytes() / 1e9:.1f} GB in all, test error {error:.2f} %"
+
+
+if __name__ == "__main__":
+    main()

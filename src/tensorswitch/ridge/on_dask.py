@@ -1,0 +1,66 @@
+"""Ridge statistics of a data set that is spread over a Dask cluster: each partition is summed where it lies, then the sums are merged in a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tensorswitch._checks import from_numpy
+from tensorswitch.ridge.statistics import RidgeStatistics
+
+__all__ = ["sum_on_dask"]
+
+
+def sum_on_dask(x: Any, targets: Any, gate_weights: Sequence[Tensor], *, sample_weight: Any = None, split_every: int = 4) -> RidgeStatistics:
+    """Sum :class:`RidgeStatistics` over the chunks of Dask arrays, on the current cluster (or in threads of this process if there is none).
+
+    Parameters
+    ----------
+    x : Dask array (rows, n_0), in chunks of rows
+    targets : Dask array (rows, out) with the same chunks
+    gate_weights : for each layer (n_l, n_{l-1}); their type is the type of the sums
+    sample_weight : Dask array (rows,), optional
+    split_every : how many sums are merged at a time
+
+    A task never changes what it was given, so a partition or a merge that Dask runs again, because its worker died, counts once.
+    """
+    from dask.delayed import delayed
+
+    rows = x.chunks[0]
+    columns = [(targets, "targets")] + ([] if sample_weight is None else [(sample_weight, "sample_weight")])
+    for array, name in columns:
+        if len(array) != len(x):
+            raise ValueError(f"x has {len(x)} rows but {name} has {len(array)}")
+    if targets.ndim != 2:
+        raise ValueError(f"targets must have 2 axes (rows, out_features), got shape {targets.shape}")
+    if split_every < 2:
+        raise ValueError(f"split_every must be at least 2, got {split_every}")
+    parts = [x.rechunk({1: -1}), targets.rechunk({0: rows, 1: -1})]
+    if sample_weight is not None:
+        parts.append(sample_weight.rechunk({0: rows}))
+    weights = delayed([w.detach().cpu() for w in gate_weights])
+    add, join = delayed(_sum), delayed(_merge)
+    sums = [add(weights, targets.shape[1], *chunks) for chunks in zip(*(p.to_delayed().ravel() for p in parts), strict=True)]
+    while len(sums) > 1:
+        sums = [join(sums[s : s + split_every]) for s in range(0, len(sums), split_every)]
+    result: RidgeStatistics = sums[0].compute()
+    return result
+
+
+def _sum(gate_weights: Sequence[Tensor], outputs: int, *chunks: np.ndarray) -> RidgeStatistics:
+    dtype = gate_weights[0].dtype
+    tensors = [from_numpy(np.ascontiguousarray(chunk)).to(dtype) for chunk in chunks]
+    return RidgeStatistics(gate_weights, outputs, dtype=dtype).update(*tensors)
+
+
+def _merge(parts: Sequence[RidgeStatistics]) -> RidgeStatistics:
+    total = copy(parts[0])
+    total.gram, total.cross, total.target_energy = (torch.clone(t) for t in (total.gram, total.cross, total.target_energy))
+    for part in parts[1:]:
+        total.merge(part)
+    return total
