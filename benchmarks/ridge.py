@@ -1,7 +1,7 @@
 """One-pass ridge regression: speed and memory of the solvers, and errors on MNIST, CIFAR-10 and SVHN (without ``extra``).
 
     python benchmarks/ridge.py speed
-    TENSORSWITCH_DATA=DIR python benchmarks/ridge.py [mnist cifar10 svhn]
+    [TENSORSWITCH_DATA=DIR] python benchmarks/ridge.py [mnist cifar10 svhn]
 
 Errors are added to ``benchmarks/results/ridge.md`` row by row, each from a process of its own, and what stands there already is skipped. Times are
 those of the solver, principal components and prediction not counted.
@@ -21,8 +21,8 @@ import torch
 from scipy.linalg import blas, lapack
 from torch import Tensor
 
-import _datasets
 from _measure import describe, peak_extra_bytes, peak_resident_bytes, print_table, side_by_side
+from tensorswitch.data import folders, load
 from tensorswitch.ridge import RidgeStatistics, apply_readout, deep_gates, mean_diagonal, solve, solve_matrix_free
 
 RESULTS = Path(__file__).parent / "results" / "ridge.md"
@@ -58,9 +58,6 @@ def main() -> None:
     if sys.argv[1:] == ["speed"]:
         speed()
         return
-    if not _datasets.available():
-        print("skipped: set TENSORSWITCH_DATA to a folder with the data sets")
-        return
     if not RESULTS.exists():
         RESULTS.write_text(f"Made by `benchmarks/ridge.py` (seed 0, residual at most {TOLERANCE}); {describe()}.\n\n{HEADER}")
     for name in sys.argv[1:] or PAPER:
@@ -80,7 +77,7 @@ def _row_start(name: str, solver: str, components: int, gates: tuple[int, ...], 
 
 
 def run(name: str, solver: str, components: int, gates: tuple[int, ...], scale: float, rows: int | None) -> str:
-    data = _datasets.load(name, components)
+    data = load(name).protocol(components)
     x, y = torch.from_numpy(data.train[:rows]), torch.from_numpy(data.train_labels[:rows].astype(np.int64))
     targets = 2 * torch.nn.functional.one_hot(y, 10).float() - 1
     weights = gate_weights(components, gates)
@@ -132,7 +129,7 @@ def speed() -> None:
             ["a path of 8 λ on the sums, against sums and one solution", f"{(paths['one'] + paths['path']) / paths['one']:.2f}"],
         ],
     )
-    if _datasets.available():
+    if folders("mnist")[0].exists():
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             print("\nMNIST, 256 × 256, matrix-free, residual 1e-2: " + pool.apply(matrix_free_256))
 
@@ -158,7 +155,7 @@ def streaming_128() -> Callable[[], Any]:
 
 
 def matrix_free_256() -> str:
-    data = _datasets.load("mnist", 256)
+    data = load("mnist").protocol(256)
     x, y = torch.from_numpy(data.train), torch.from_numpy(data.train_labels.astype(np.int64))
     weights = gate_weights(256, (256,))
     before = time.perf_counter()

@@ -1,6 +1,6 @@
 """SVMs with the equivalent kernels on MNIST, CIFAR-10 and SVHN (without ``extra``): test error, time and peak memory.
 
-    TENSORSWITCH_DATA=DIR python benchmarks/svm.py [mnist cifar10 svhn]
+    [TENSORSWITCH_DATA=DIR] python benchmarks/svm.py [mnist cifar10 svhn]
 
 The kernels at the paper's best depths. Where several PCA dimensions and penalties are listed, the best by validation error is taken, tried on the
 first ``TRIAL`` training rows; the fit is on all of them, in a process of its own. Results are added to ``benchmarks/results/svm.md`` one by one,
@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-import _datasets
 from _measure import describe, peak_resident_bytes
+from tensorswitch.data import load
 from tensorswitch.estimators import TSKernelSVC, kernel_svc_grid
 
 RESULTS = Path(__file__).parent / "results" / "svm.md"
@@ -33,9 +33,6 @@ HEADER = "| data | kernel | depth | PCA | C | test error % | paper % | fit s | p
 
 
 def main() -> None:
-    if not _datasets.available():
-        print("skipped: set TENSORSWITCH_DATA to a folder with the data sets")
-        return
     if not RESULTS.exists():
         RESULTS.write_text(f"Made by `benchmarks/svm.py` (seed 0); {describe()}.\n\n{HEADER}")
     for case in CASES:
@@ -49,7 +46,7 @@ def main() -> None:
 
 def run(name: str, kind: str, depth: int, paper: float, candidates: list[tuple[int, float]]) -> str:
     components, penalty = candidates[0] if len(candidates) == 1 else choose(name, kind, depth, candidates)
-    data = _datasets.load(name, components)
+    data = load(name).protocol(components)
     start = time.perf_counter()
     model = TSKernelSVC(kind, depth, penalty, normalize=True, n_jobs=2, max_memory_gb=MEMORY[name]).fit(data.train, data.train_labels)
     fitted = time.perf_counter()
@@ -62,7 +59,7 @@ def run(name: str, kind: str, depth: int, paper: float, candidates: list[tuple[i
 def choose(name: str, kind: str, depth: int, candidates: list[tuple[int, float]]) -> tuple[int, float]:
     errors = {}
     for components in dict.fromkeys(p for p, _ in candidates):
-        data = _datasets.load(name, components)
+        data = load(name).protocol(components)
         rows = (data.train[:TRIAL], data.train_labels[:TRIAL], data.validation, data.validation_labels)
         penalties = [c for p, c in candidates if p == components]
         found = kernel_svc_grid(*rows, kinds=[kind], depths=[depth], Cs=penalties, n_jobs=2, max_memory_gb=3)

@@ -1,0 +1,15 @@
+"""Data sets: embedded, downloaded or the user's own, and the paper's preparation of them.
+
+>>> data = load("digits")
+>>> data.train_images.shape, data.train_images.dtype
+((1257, 1, 8, 8), dtype('uint8'))
+>>> split = data.protocol(components=32)
+>>> split.train.shape, split.validation.shape, split.test.shape
+((1006, 32), (251, 32), (540, 32))
+"""
+
+from tensorswitch.data.dataset import Dataset, Preparation, Split
+from tensorswitch.data.readers import DataError
+from tensorswitch.data.sources import NAMES, fetch, folders, load
+
+__all__ = ["NAMES", "DataError", "Dataset", "Preparation", "Split", "fetch", "folders", "load"]

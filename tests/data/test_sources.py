@@ -1,0 +1,218 @@
+import hashlib
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.io
+
+from tensorswitch.data import DataError, fetch, load, sources
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """An empty cache, and no folder of the user's."""
+    monkeypatch.delenv("TENSORSWITCH_DATA", raising=False)
+    monkeypatch.setattr("pooch.os_cache", lambda name: tmp_path / "cache" / name)
+    return tmp_path / "cache" / "tensorswitch"
+
+
+@pytest.fixture
+def server():
+    """What it serves, how it misbehaves, and what it was asked for."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            place, name = self.path.strip("/").split("/")
+            asked.append((place, name))
+            if place == "missing" or name not in files:
+                self.send_error(404)
+                return
+            content = files[name]
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            if place == "wrong":
+                content = bytes(len(content))
+            self.wfile.write(content[: len(content) // 2] if place == "cut" else content)
+
+        def log_message(self, *arguments):
+            pass
+
+    files, asked = {}, []
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=httpd.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{httpd.server_port}", files, asked
+    httpd.shutdown()
+    httpd.server_close()
+
+
+@pytest.fixture
+def mnist(server, idx_files, monkeypatch):
+    """MNIST as the server has it, from mirrors that are named."""
+    url, files, asked = server
+    files.update(idx_files)
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+
+    def mirrors(*places):
+        source = sources.SOURCES["mnist"]._replace(mirrors=tuple(f"{url}/{place}/" for place in places), files=hashes)
+        monkeypatch.setitem(sources.SOURCES, "mnist", source)
+        return asked
+
+    return mirrors
+
+
+def test_downloaded_once_and_kept(mnist, cache):
+    asked = mnist("good")
+    data = load("mnist")
+    assert data.train_images.shape == (30, 1, 28, 28)
+    assert data.test_labels.tolist() == list(range(10))
+    assert len(asked) == 4
+    load("mnist")
+    assert len(asked) == 4
+    assert sorted(path.name for path in (cache / "mnist").iterdir()) == sorted(sources.SOURCES["mnist"].files)
+
+
+@pytest.mark.parametrize("bad", ["missing", "wrong", "cut"])
+def test_the_next_mirror_is_asked(mnist, bad):
+    asked = mnist(bad, "good")
+    assert len(load("mnist").train_images) == 30
+    assert [place for place, _ in asked] == [bad, "good"] * 4
+
+
+@pytest.mark.parametrize(("bad", "reason"), [("missing", "404"), ("wrong", "not the expected one"), ("cut", "train-images")])
+def test_a_failed_download_says_what_to_do_and_leaves_nothing(mnist, cache, bad, reason):
+    mnist(bad)
+    with pytest.raises(DataError, match=reason) as caught:
+        load("mnist")
+    assert f"/{bad}/train-images-idx3-ubyte.gz" in str(caught.value)
+    assert "put train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz, t10k-labels-idx1-ubyte.gz (from " in str(
+        caught.value
+    )
+    assert str(cache / "mnist") in str(caught.value)
+    assert not [path for path in cache.rglob("*") if path.is_file()]
+
+
+def test_no_server_at_all(mnist, monkeypatch):
+    mnist("good")
+    monkeypatch.setitem(sources.SOURCES, "mnist", sources.SOURCES["mnist"]._replace(mirrors=("http://127.0.0.1:9/",)))
+    with pytest.raises(DataError, match=r"could not be fetched from http://127.0.0.1:9/"):
+        load("mnist")
+    with pytest.raises(DataError, match="To use mnist without a download, put"):
+        load("mnist", download=False)
+
+
+def test_a_folder_of_the_user_comes_first(idx_files, tmp_path, monkeypatch):
+    monkeypatch.setenv("TENSORSWITCH_DATA", str(tmp_path / "mine"))
+    folder = tmp_path / "mine" / "mnist"
+    folder.mkdir(parents=True)
+    for name, content in idx_files.items():
+        (folder / name).write_bytes(content)
+    assert len(load("mnist", download=False).train_images) == 30
+    assert fetch("mnist") == folder
+
+
+def test_cifar10_from_files_and_from_the_archive_are_the_same(cifar_files, cifar_archive, tmp_path, monkeypatch):
+    monkeypatch.setenv("TENSORSWITCH_DATA", str(tmp_path))
+    folder = tmp_path / "cifar10"
+    folder.mkdir()
+    (folder / "cifar-10-binary.tar.gz").write_bytes(cifar_archive)
+    packed = load("cifar10", download=False)
+    (folder / "cifar-10-batches-bin").mkdir()
+    for name, content in cifar_files.items():
+        (folder / "cifar-10-batches-bin" / name).write_bytes(content)
+    unpacked = load("cifar10", download=False)
+    assert packed.train_images.shape == (20, 3, 32, 32)
+    for field in ("train_images", "train_labels", "test_images", "test_labels"):
+        np.testing.assert_array_equal(getattr(packed, field), getattr(unpacked, field))
+
+
+def test_svhn_with_and_without_extra(tmp_path, monkeypatch):
+    monkeypatch.setenv("TENSORSWITCH_DATA", str(tmp_path))
+    (tmp_path / "svhn").mkdir()
+    rng = np.random.default_rng(0)
+    for part, rows in (("train", 6), ("test", 4), ("extra", 5)):
+        content = {"X": rng.integers(0, 256, (32, 32, 3, rows), dtype=np.uint8), "y": np.arange(1, rows + 1)[:, None] + 10 - rows}
+        scipy.io.savemat(tmp_path / "svhn" / f"{part}_32x32.mat", content)
+    data = load("svhn")
+    assert data.train_images.shape == (6, 3, 32, 32)
+    assert data.train_labels.tolist() == [5, 6, 7, 8, 9, 0]
+    assert len(load("svhn", extra=True).train_images) == 11
+
+
+def own(tmp_path, kind):
+    """Twenty rows of three features with words for labels, in a file of some kind."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(20, 3)).astype(np.float32), np.array(["no", "yes"])[np.arange(20) % 2]
+    path = tmp_path / f"{'x' if kind == 'npy' else 'mine'}.{kind}"
+    frame = pd.DataFrame(x, columns=["a", "b", "c"]).assign(label=y)
+    if kind == "npz":
+        np.savez(path, x=x, y=y)
+    elif kind == "npy":
+        np.save(path, x)
+        np.save(tmp_path / "y.npy", y)
+    elif kind == "csv":
+        frame[["label", "a", "b", "c"]].to_csv(path, index=False)
+    else:
+        frame.to_parquet(path)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["npz", "npy", "csv", "parquet"])
+def test_own_files(tmp_path, kind):
+    data = load(own(tmp_path, kind))
+    assert data.train_images.shape == (14, 3)
+    assert data.test_images.shape == (6, 3)
+    assert data.class_names == ("no", "yes")
+    assert sorted(data.test_labels.tolist()) == [0, 0, 0, 1, 1, 1]
+
+
+def test_own_images_with_a_test_set_and_channels_last(tmp_path):
+    images = np.zeros((12, 8, 8, 3), np.uint8)
+    np.savez(tmp_path / "a.npz", x_train=images, y_train=np.arange(12) % 3, x_test=images[:4], y_test=np.arange(4) % 3)
+    data = load(tmp_path / "a.npz")
+    assert data.train_images.shape == (12, 3, 8, 8)
+    assert data.train_images.dtype == np.uint8
+    assert data.test_labels.tolist() == [0, 1, 2, 0]
+
+
+def test_a_folder_of_idx_files(idx_files, tmp_path):
+    for name, content in idx_files.items():
+        (tmp_path / name).write_bytes(content)
+    assert load(tmp_path).protocol().train.shape == (24, 1024)
+
+
+def broken(path, content):
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda t: "nist", "'nist' is neither a data set known by name .digits, mnist, "),
+        (lambda t: broken(t / "a.xls", b""), "a.xls is of an unknown kind; known are .npz"),
+        (lambda t: broken(t / "a.npz", b"PK\x03\x04cut"), "a.npz cannot be read; it may be truncated"),
+        (lambda t: broken(t / "x.npy", b""), "x.npy: name the rows x.npy and put the labels beside them in y.npy"),
+        (lambda t: broken(t / "a.csv", b""), "a.csv cannot be read"),
+        (lambda t: broken(t / "a.csv", b"a\n1\n"), "a.csv has 1 column"),
+        (lambda t: broken(t / "a.csv", b"a,b,label\n1,x,0\n2,y,1\n"), "the columns b are not numbers .labels were taken from 'label'."),
+        (lambda t: broken(t / "a.csv", b"a,y\n1,0\n2,\n"), "the label column 'y' has missing values"),
+        (lambda t: broken(t / "a.csv", b"a,y\n" + b"1,0\n" * 20), "all labels are 0; there must be two classes"),
+        (lambda t: broken(t / "a.csv", b"a,y\n" + b"1,0.5\n2,0.25\n" * 20), "the labels are fractions"),
+        (lambda t: broken(t / "a.csv", b"a,y\n1,0\n2,1\n"), "2 rows only; at least 10"),
+        (lambda t: broken(t / "a.csv", b"a,y\n" + b",0\n2,1\n" * 20), "contain NaN or infinity"),
+        (lambda t: broken(t / "a.parquet", b"PAR1"), "a.parquet cannot be read"),
+        (lambda t: t, "train-images-idx3-ubyte.gz is not there"),
+    ],
+)
+def test_broken_data_are_named(tmp_path, make, message):
+    with pytest.raises(DataError, match=message):
+        load(make(tmp_path))
+
+
+def test_nothing_is_unpickled(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.array([{"a": 1}], dtype=object), y=np.zeros(1))
+    with pytest.raises(DataError, match=r"a.npz cannot be read.*allow_pickle=False"):
+        load(tmp_path / "a.npz")
