@@ -19,17 +19,18 @@ def track(items: Iterable[Item], total: int, description: str, unit: str, show: 
 
 
 @contextmanager
-def progress_bar(description: str, show: bool) -> Iterator[Callable[[str], None]]:
-    """For loops without a known end: call what it gives with a note at each turn."""
+def progress_bar(description: str, show: bool, total: int | None = None, done: int = 0) -> Iterator[Callable[..., None]]:
+    """Call what it gives after each turn; with a number of turns and a note to show, if there is something to say."""
     if not show:
-        yield lambda note: None
+        yield lambda turns=1, note=None: None
         return
     from tqdm.auto import tqdm
 
-    with tqdm(desc=description) as bar:
+    with tqdm(desc=description, total=total, initial=done) as bar:
 
-        def turn(note: str) -> None:
-            bar.set_postfix_str(note, refresh=False)
-            bar.update()
+        def turn(turns: int = 1, note: str | None = None) -> None:
+            if note is not None:
+                bar.set_postfix_str(note, refresh=False)
+            bar.update(turns)
 
         yield turn

@@ -84,7 +84,7 @@ def read_npy(path: Path) -> np.ndarray:
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
-    with reading(path), np.load(path, allow_pickle=False) as file:
+    with reading(path), path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
         return {key: file[key] for key in file.files}
 
 

@@ -12,11 +12,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, Regre
 from sklearn.decomposition import PCA
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets, unique_labels
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
 from tensorswitch._checks import check_positive, from_numpy
+from tensorswitch.estimators._labels import check_classes, check_partial_fit, class_places
 from tensorswitch.ridge import RidgeStatistics, Solution, apply_readout, choose_solver, solve
 
 __all__ = ["TSRidgeClassifier", "TSRidgeRegressor"]
@@ -234,44 +235,31 @@ class TSRidgeClassifier(ClassifierMixin, _TSRidge):  # type: ignore[misc]
     True
     """
 
+    classes_: np.ndarray
+
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Solve for the readout from all rows at once."""
         X, y = self._validated(X, y, True)
         check_classification_targets(y)
-        self._set_classes(unique_labels(y))
-        return self._fit(X, self._targets(y, X.dtype), sample_weight)
+        self.classes_ = check_classes(y)
+        return self._fit(X, self._targets(y, self.classes_, X.dtype), sample_weight)
 
     @available_if(_sums)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Add a chunk of rows. The first call must name all ``classes``."""
         first = not hasattr(self, "classes_")
-        if first and classes is None:
-            raise ValueError("classes must be given to the first call of partial_fit: all labels that any chunk may have")
-        if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise ValueError(f"classes={np.unique(classes)} differ from those of the first call, {self.classes_}")
+        known = check_partial_fit(None if first else self.classes_, classes)
         X, y = self._validated(X, y, first)
         check_classification_targets(y)
-        try:
-            if first:
-                self._set_classes(unique_labels(classes))
-            return self._partial_fit(X, self._targets(y, X.dtype), sample_weight, first)
-        except BaseException:
-            if first and getattr(self, "_statistics", None) is None:  # so that the next call is the first again
-                self.__dict__.pop("classes_", None)
-            raise
+        self._partial_fit(X, self._targets(y, known, X.dtype), sample_weight, first)
+        self.classes_ = known
+        return self
 
-    def _set_classes(self, classes: np.ndarray) -> None:
-        if len(classes) < 2:
-            raise ValueError(f"the classifier needs at least 2 classes, but y holds one class only: {classes[0]}")
-        self.classes_ = classes
-
-    def _targets(self, y: np.ndarray, dtype: Any) -> np.ndarray:
+    @staticmethod
+    def _targets(y: np.ndarray, classes: np.ndarray, dtype: Any) -> np.ndarray:
         """±1, a column for each class; a single one for two classes."""
-        place = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
-        if len(unknown := np.unique(y[self.classes_[place] != y])):
-            raise ValueError(f"y has labels that are not among the classes {self.classes_}: {unknown}; name all classes in the first partial_fit")
-        targets = np.where(place[:, None] == np.arange(len(self.classes_)), 1, -1).astype(dtype)
-        return targets[:, 1:] if len(self.classes_) == 2 else targets
+        targets = np.where(class_places(y, classes)[:, None] == np.arange(len(classes)), 1, -1).astype(dtype)
+        return targets[:, 1:] if len(classes) == 2 else targets
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The readout: (rows, classes), or for two classes (rows,), positive for the second."""

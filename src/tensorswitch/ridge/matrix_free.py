@@ -89,7 +89,7 @@ def solve_matrix_free(
 
 
 def _conjugate_gradients(
-    operator: Operator, precondition: Operator, goal: Tensor, start: Tensor | None, tol: float, max_iter: int, bar: Callable[[str], None]
+    operator: Operator, precondition: Operator, goal: Tensor, start: Tensor | None, tol: float, max_iter: int, bar: Callable[..., None]
 ) -> tuple[Tensor, int, float]:
     """The solution for every output (the last axis), iterations taken, and the largest residual relative to the goal."""
     tiny = torch.finfo(goal.dtype).tiny
@@ -110,7 +110,7 @@ def _conjugate_gradients(
         steepness = new
         iteration += 1
         worst = float((residual.flatten(0, -2).norm(dim=0) / scale).max())
-        bar(f"residual {worst:.1e}")
+        bar(note=f"residual {worst:.1e}")
     if worst > tol:
         log.warning("conjugate gradients stopped after %d iterations at a residual of %.1e, not the %.1e asked for", iteration, worst, tol)
     return weight, iteration, worst

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,11 +10,13 @@ import torch
 from torch import Tensor
 
 from tensorswitch._checks import check_dtype_device, check_positive, check_shape
+from tensorswitch._files import read_tensors, write_tensors
 from tensorswitch.inverted import combine_gates
 from tensorswitch.ridge._cholesky import packed_rows, solve_full, solve_packed
 from tensorswitch.ridge._gram import add_gram, gram_rows, packed_shape, pair_index, unpack
 from tensorswitch.ridge.problem import Alpha, Fit, Solution, best_of, check_rows, deep_gates, probes
 
+FORMAT = "tensorswitch.RidgeStatistics"
 GRAM_ROWS = 1 << 16
 SOLVE_BYTES = 1 << 21  # of the matrix unpacked at a time
 
@@ -144,37 +144,25 @@ class RidgeStatistics:
 
     def save(self, path: str | Path) -> None:
         """Write as safetensors: whole or not at all."""
-        from safetensors.torch import save_file
-
         self._check_whole()
         tensors = {"gram": self.gram, "cross": self.cross, "target_energy": self.target_energy}
         tensors.update({f"gate_weight.{i}": w for i, w in enumerate(self.gate_weights)})
-        meta = {"format": "tensorswitch.RidgeStatistics", "rows": repr(self.rows), "forgetting": repr(self.forgetting)}
-        path = Path(path)
-        partial = path.with_name(f"{path.name}.{os.getpid()}.part")
-        try:
-            save_file(tensors, partial, {"tensorswitch": json.dumps(meta)})
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        write_tensors(path, FORMAT, tensors, {"rows": self.rows, "forgetting": self.forgetting})
 
     @classmethod
     def load(cls, path: str | Path) -> RidgeStatistics:
         """Read what :meth:`save` wrote."""
-        from safetensors import SafetensorError, safe_open
-
+        tensors, header = read_tensors(path, FORMAT)
         try:
-            with safe_open(path, "pt") as file:
-                meta = json.loads((file.metadata() or {}).get("tensorswitch", "{}"))
-                if meta.get("format") != "tensorswitch.RidgeStatistics":
-                    raise ValueError(f"{path} does not hold ridge statistics")
-                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        except SafetensorError as error:
-            raise ValueError(f"{path} is not a whole safetensors file: {error}") from error
-        weights = [tensors[f"gate_weight.{i}"] for i in range(len(tensors) - 3)]
-        result = cls(weights, tensors["cross"].shape[2], dtype=tensors["gram"].dtype, forgetting=float(meta["forgetting"]))
-        result.gram, result.cross, result.target_energy = tensors["gram"], tensors["cross"], tensors["target_energy"]
-        result.rows = float(meta["rows"])
+            weights = [tensors[f"gate_weight.{i}"] for i in range(len(tensors) - 3)]
+            result = cls(weights, tensors["cross"].shape[2], dtype=tensors["gram"].dtype, forgetting=header["forgetting"])
+            for name in ("gram", "cross", "target_energy"):
+                if tensors[name].shape != getattr(result, name).shape:
+                    raise ValueError(f"{name} has shape {tuple(tensors[name].shape)}, expected {tuple(getattr(result, name).shape)}")
+                setattr(result, name, tensors[name])
+            result.rows = float(header["rows"])
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} does not hold whole ridge statistics: {error}") from error
         return result
 
     def _sums(self) -> tuple[Tensor, Tensor, Tensor]:

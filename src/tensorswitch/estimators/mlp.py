@@ -1,0 +1,315 @@
+"""SS and TS networks as a scikit-learn classifier and regressor, in the manner of its MLPClassifier."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from tensorswitch._checks import check_positive, from_numpy
+from tensorswitch._progress import progress_bar
+from tensorswitch.estimators._labels import check_classes, check_partial_fit, class_places
+from tensorswitch.models import mlp
+from tensorswitch.training import Learner, Rows
+
+__all__ = ["TSMLPClassifier", "TSMLPRegressor"]
+
+
+class _TSMLP(BaseEstimator):  # type: ignore[misc]
+    """What classifier and regressor share."""
+
+    _loss: str
+    _learner: Learner
+
+    def __init__(
+        self,
+        hidden_layer_sizes: Sequence[int] | int = (64, 64),
+        kind: str = "ts-lrc",
+        *,
+        learn_gates: bool | None = None,
+        optimizer: str = "adam",
+        learning_rate_init: float = 1e-3,
+        momentum: float = 0.9,
+        alpha: float = 1e-4,
+        batch_size: int = 128,
+        max_iter: int = 50,
+        tol: float = 1e-4,
+        n_iter_no_change: int = 10,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        bias: bool = True,
+        warm_start: bool = False,
+        random_state: Any = None,
+        device: str = "cpu",
+        verbose: bool = False,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.kind = kind
+        self.learn_gates = learn_gates
+        self.optimizer = optimizer
+        self.learning_rate_init = learning_rate_init
+        self.momentum = momentum
+        self.alpha = alpha
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.bias = bias
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    def _fit(self, X: np.ndarray, targets: np.ndarray, labels: np.ndarray | None) -> Self:
+        check_positive(max_iter=self.max_iter, n_iter_no_change=self.n_iter_no_change)
+        random = check_random_state(self.random_state)
+        again = self.warm_start and hasattr(self, "_learner")
+        if not again:
+            self._start(X.shape[1], targets, random)
+        held = None
+        if self.early_stopping:
+            if not 0 < self.validation_fraction < 1:
+                raise ValueError(f"validation_fraction must be between 0 and 1, got {self.validation_fraction!r}")
+            options = {"test_size": self.validation_fraction, "random_state": random.randint(2**31), "stratify": labels}
+            X, X_held, targets, held_targets = train_test_split(X, targets, **options)
+            held = Rows(from_numpy(X_held), from_numpy(held_targets)).to(self.device)
+        rows = Rows(from_numpy(X), from_numpy(targets)).to(self.device)
+        best, waited, kept = np.inf, 0, b""
+        with progress_bar(type(self).__name__, self.verbose, self.max_iter) as bar:
+            for _ in range(self.max_iter):
+                self._epoch(rows)
+                criterion = self.loss_curve_[-1]
+                if held is not None:
+                    loss, error = self._learner.evaluate(held)
+                    criterion = loss if np.isnan(error) else error
+                    self.validation_curve_.append(criterion)
+                bar(note=f"loss {self.loss_curve_[-1]:.4f}" + ("" if held is None else f", validation {criterion:.4f}"))
+                if criterion < best and held is not None:
+                    kept = self._weights()
+                waited = 0 if criterion < best - self.tol else waited + 1
+                best = min(best, criterion)
+                if waited >= self.n_iter_no_change:
+                    break
+        if kept:
+            self._set_weights(kept)
+        return self
+
+    def _partial_fit(self, X: np.ndarray, targets: np.ndarray, first: bool) -> Self:
+        if first:
+            self._start(X.shape[1], targets, check_random_state(self.random_state))
+        self._epoch(Rows(from_numpy(X), from_numpy(targets)).to(self.device))
+        return self
+
+    def _start(self, n_in: int, targets: np.ndarray, random: np.random.RandomState) -> None:
+        sizes = [self.hidden_layer_sizes] if isinstance(self.hidden_layer_sizes, int | Integral) else list(self.hidden_layer_sizes)
+        kind = self.kind
+        if self.learn_gates is not None and kind in ("ts-lrc", "ts-ibp-lrc"):
+            kind = "ts-ibp-lrc" if self.learn_gates else "ts-lrc"
+        with torch.random.fork_rng(devices=[]):  # the weights depend on random_state alone, and leave torch's own numbers as they were
+            torch.manual_seed(random.randint(2**31))
+            network = mlp(n_in, self._outputs_needed(targets), kind=kind, depth=len(sizes), width=[int(n) for n in sizes], bias=self.bias)
+        self._learner = Learner(
+            network,
+            loss=self._loss,
+            optimizer=self.optimizer,
+            lr=self.learning_rate_init,
+            momentum=self.momentum,
+            weight_decay=self.alpha,
+            batch_size=self.batch_size,
+            seed=random.randint(2**31),
+            device=self.device,
+        )
+        self.loss_curve_: list[float] = []
+        self.validation_curve_: list[float] = []
+        self.n_iter_ = 0
+
+    def _outputs_needed(self, targets: np.ndarray) -> int:
+        raise NotImplementedError
+
+    def _epoch(self, rows: Rows) -> None:
+        self.loss_curve_.append(self._learner.epoch(rows)[0])
+        self.n_iter_ += 1
+
+    def _weights(self) -> bytes:
+        from safetensors.torch import save
+
+        return save({k: v.contiguous() for k, v in self._learner.network.state_dict().items()})
+
+    def _set_weights(self, raw: bytes) -> None:
+        from safetensors.torch import load
+
+        self._learner.network.load_state_dict(load(raw))
+
+    @property
+    def network_(self) -> torch.nn.Module:
+        """The network itself."""
+        check_is_fitted(self, "n_iter_")
+        return self._learner.network
+
+    @property
+    def loss_(self) -> float:
+        """The loss of the last epoch."""
+        return self.loss_curve_[-1]
+
+    def _outputs(self, X: Any) -> np.ndarray:
+        check_is_fitted(self, "n_iter_")
+        X = validate_data(self, X, dtype=np.float32, order="C", reset=False)
+        return self._learner.outputs(from_numpy(X)).cpu().numpy()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Generators cannot be pickled, their states can."""
+        state = dict(super().__getstate__())
+        if "_learner" in state:
+            learner = state.pop("_learner")
+            buffer = io.BytesIO()
+            torch.save(learner.optimizer.state_dict(), buffer)
+            state["_kept"] = {
+                "description": learner.network.description,
+                "weights": self._weights(),
+                "optimizer": buffer.getvalue(),
+                "generator": learner.generator.get_state().numpy(),
+                "epochs_done": learner.epochs_done,
+            }
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        kept = state.pop("_kept", None)
+        super().__setstate__(state)
+        if kept is None:
+            return
+        from tensorswitch.models import build
+
+        self._learner = Learner(
+            build(kept["description"]),
+            loss=self._loss,
+            optimizer=self.optimizer,
+            lr=self.learning_rate_init,
+            momentum=self.momentum,
+            weight_decay=self.alpha,
+            batch_size=self.batch_size,
+            device=self.device,
+        )
+        self._set_weights(kept["weights"])
+        self._learner.optimizer.load_state_dict(torch.load(io.BytesIO(kept["optimizer"]), weights_only=True))
+        self._learner.generator.set_state(torch.from_numpy(kept["generator"]))
+        self._learner.epochs_done = kept["epochs_done"]
+
+
+class TSMLPClassifier(ClassifierMixin, _TSMLP):  # type: ignore[misc]
+    """A network of TS (or SS) layers that learns classes by gradient descent.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : gates of each hidden layer
+    kind : "ts-lrc" (copies compressed, gates fixed), "ts-ibp-lrc" (gates learn too), "ts-ibp" (uncompressed), or "ss", an ordinary ReLU network
+    learn_gates : True or False override what ``kind`` says of the gates of compressed layers
+    optimizer : "adam", "adamw" or "sgd" (with ``momentum``)
+    learning_rate_init, alpha, batch_size : its step, the L2 penalty, rows of a step
+    max_iter : epochs
+    tol, n_iter_no_change : stop when so many epochs in a row brought no better loss (with ``early_stopping``, no better validation error)
+    early_stopping, validation_fraction : keep some rows for validation, and the weights of the epoch that did best on them
+    bias : for all layers
+    warm_start : a further ``fit`` goes on from where the last one ended
+    random_state : seed of weights and order
+    device : where torch computes
+    verbose : show progress
+
+    Attributes
+    ----------
+    classes_, network_, n_iter_, loss_, loss_curve_, validation_curve_
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = TSMLPClassifier((32,), max_iter=5, random_state=0).fit(X[:1000] / 16, y[:1000])
+    >>> bool(model.score(X[1000:] / 16, y[1000:]) > 0.9)
+    True
+    """
+
+    _loss = "cross-entropy"
+    classes_: np.ndarray
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from rows and labels."""
+        X, y = validate_data(self, X, y, dtype=np.float32, order="C")
+        check_classification_targets(y)
+        classes = check_classes(y)
+        if self.warm_start and hasattr(self, "classes_") and not np.array_equal(classes, self.classes_):
+            raise ValueError(f"warm_start needs the classes of the fit before, {self.classes_}, got {classes}")
+        self.classes_ = classes
+        targets = class_places(y, classes)
+        return self._fit(X, targets, targets)
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+        """One epoch over a chunk of rows. The first call must name all ``classes``."""
+        first = not hasattr(self, "classes_")
+        known = check_partial_fit(None if first else self.classes_, classes)
+        X, y = validate_data(self, X, y, dtype=np.float32, order="C", reset=first)
+        check_classification_targets(y)
+        targets = class_places(y, known)
+        self.classes_ = known
+        return self._partial_fit(X, targets, first)
+
+    def _outputs_needed(self, targets: np.ndarray) -> int:
+        return len(self.classes_)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class."""
+        return torch.from_numpy(self._outputs(X)).double().softmax(1).numpy()
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class."""
+        outputs = self._outputs(X)
+        return self.classes_[outputs.argmax(1)]  # type: ignore[no-any-return]
+
+
+class TSMLPRegressor(MultiOutputMixin, RegressorMixin, _TSMLP):  # type: ignore[misc]
+    """A network of TS (or SS) layers that learns numbers by gradient descent on the squared error.
+
+    Parameters and attributes are those of :class:`TSMLPClassifier`. Targets may have several columns.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(1000, 3))
+    >>> y = np.abs(X).sum(1)
+    >>> model = TSMLPRegressor((32, 32), learning_rate_init=0.01, random_state=0).fit(X[:800], y[:800])
+    >>> bool(model.score(X[800:], y[800:]) > 0.9)
+    True
+    """
+
+    _loss = "squared"
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from rows and targets."""
+        X, y = validate_data(self, X, y, dtype=np.float32, order="C", multi_output=True, y_numeric=True)
+        return self._fit(X, self._targets(y), None)
+
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """One epoch over a chunk of rows."""
+        first = not hasattr(self, "_learner")
+        X, y = validate_data(self, X, y, dtype=np.float32, order="C", reset=first, multi_output=True, y_numeric=True)
+        return self._partial_fit(X, self._targets(y), first)
+
+    def _targets(self, y: np.ndarray) -> np.ndarray:
+        self._flat = y.ndim == 1
+        return np.ascontiguousarray(y.reshape(len(y), -1), dtype=np.float32)
+
+    def _outputs_needed(self, targets: np.ndarray) -> int:
+        return int(targets.shape[1])
+
+    def predict(self, X: Any) -> np.ndarray:
+        """(rows,) or (rows, columns), as the targets were."""
+        outputs = self._outputs(X).astype(np.float64)
+        return outputs[:, 0] if self._flat else outputs

@@ -1,0 +1,117 @@
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from tensorswitch.estimators import TSMLPClassifier, TSMLPRegressor
+from tensorswitch.models import KINDS
+
+EXPECTED_FAILURES = {"check_methods_subset_invariance": "asks for 1e-7, which float32 products of other sizes do not keep"}
+
+
+@parametrize_with_checks(
+    [
+        TSMLPClassifier((8, 8), learning_rate_init=0.01, max_iter=30),
+        TSMLPClassifier(8, "ts-ibp-lrc", learning_rate_init=0.01, max_iter=20),
+        TSMLPRegressor((16, 16), learning_rate_init=0.01, max_iter=40),
+    ],
+    expected_failed_checks=lambda model: EXPECTED_FAILURES if isinstance(model, TSMLPRegressor) else {},
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    X = (X / 16).astype(np.float32)
+    return X[:700], y[:700], X[700:], y[700:]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_learns(digits, kind):
+    model = TSMLPClassifier((16, 8), kind, learning_rate_init=0.01, max_iter=10, random_state=0).fit(*digits[:2])
+    assert model.score(*digits[2:]) > 0.8
+    assert len(model.loss_curve_) == model.n_iter_ == 10
+    np.testing.assert_allclose(model.predict_proba(digits[2]).sum(1), 1)
+
+
+def test_the_same_seed_gives_the_same_model(digits):
+    one, two = (TSMLPClassifier(8, max_iter=2, random_state=3).fit(*digits[:2]).predict_proba(digits[2]) for _ in range(2))
+    np.testing.assert_array_equal(one, two)
+    state = torch.get_rng_state()
+    TSMLPClassifier(8, max_iter=1).fit(*digits[:2])
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_a_pickled_model_goes_on_as_the_original(digits):
+    X, y, X_test, _ = digits
+    model = TSMLPClassifier(8, "ts-ibp-lrc", max_iter=2, random_state=0, warm_start=True).fit(X, y)
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copy.predict_proba(X_test), model.predict_proba(X_test))
+    np.testing.assert_array_equal(copy.fit(X, y).predict_proba(X_test), model.fit(X, y).predict_proba(X_test))
+    assert model.n_iter_ == 4
+
+
+def test_chunks_by_partial_fit_are_epochs(digits):
+    X, y, X_test, _ = digits
+    model = TSMLPClassifier(8, random_state=0)
+    for _ in range(3):
+        model.partial_fit(X, y, classes=range(10))
+    whole = TSMLPClassifier(8, max_iter=3, random_state=0).fit(X, y)
+    np.testing.assert_allclose(model.predict_proba(X_test), whole.predict_proba(X_test), atol=1e-6)
+
+
+def test_early_stopping_keeps_the_best_epoch(digits):
+    X, y = digits[:2]
+    model = TSMLPClassifier(16, learning_rate_init=0.05, max_iter=40, early_stopping=True, n_iter_no_change=3, random_state=0).fit(X, y)
+    assert model.n_iter_ < 40
+    assert len(model.validation_curve_) == model.n_iter_
+
+
+def test_learn_gates_overrides_the_kind(digits):
+    fixed = TSMLPClassifier(8, "ts-ibp-lrc", learn_gates=False, max_iter=1).fit(*digits[:2])
+    assert not fixed.network_[0].gate_weight.requires_grad
+    assert TSMLPClassifier(8, learn_gates=True, max_iter=1).fit(*digits[:2]).network_[0].gate_weight.requires_grad
+
+
+def test_in_a_pipeline_and_a_grid(digits):
+    X, y = digits[:2]
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), TSMLPClassifier(8, max_iter=5, random_state=0)), {"tsmlpclassifier__kind": ["ss", "ts-lrc"]}, cv=2
+    )
+    assert search.fit(X, y).best_params_ == {"tsmlpclassifier__kind": "ts-lrc"}
+
+
+def test_two_outputs():
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    model = TSMLPRegressor(32, learning_rate_init=0.02, random_state=0).fit(X, np.abs(X[:, :2]))
+    assert model.predict(X).shape == (300, 2)
+    assert model.score(X, np.abs(X[:, :2])) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "relu"}, "kind must be one of"),
+        ({"hidden_layer_sizes": (8, 0)}, r"width\[1\] must be a positive integer"),
+        ({"max_iter": 0}, "max_iter must be a positive integer"),
+        ({"optimizer": "lbfgs"}, "optimizer must be one of"),
+        ({"early_stopping": True, "validation_fraction": 2.0}, "validation_fraction must be between 0 and 1"),
+    ],
+)
+def test_wrong_arguments_are_named(digits, options, message):
+    with pytest.raises(ValueError, match=message):
+        TSMLPClassifier(**options).fit(*digits[:2])
+
+
+def test_an_unknown_class_is_named(digits):
+    X, y = digits[:2]
+    with pytest.raises(ValueError, match=r"labels that are not among the classes \[0 1 2\]"):
+        TSMLPClassifier(8).partial_fit(X, y, classes=[0, 1, 2])

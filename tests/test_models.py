@@ -1,0 +1,106 @@
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from tensorswitch import SwitchedConv2d, SwitchedLinear, TensorSwitching
+from tensorswitch.models import KINDS, build, cnn, load_model, mlp, save_model
+
+
+def kinds_of(network):
+    return [type(layer).__name__ for layer in network if not isinstance(layer, nn.ReLU)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "depth", "expected"),
+    [
+        ("ss", 2, ["Linear", "Linear", "Linear"]),
+        ("ts-lrc", 2, ["SwitchedLinear", "SwitchedLinear"]),
+        ("ts-ibp-lrc", 1, ["SwitchedLinear"]),
+        ("ts-ibp", 3, ["TensorSwitching"]),
+    ],
+)
+def test_fully_connected_networks_are_the_papers(kind, depth, expected):
+    network = mlp(5, 3, kind=kind, depth=depth, width=4)
+    assert kinds_of(network) == expected
+    assert network(torch.randn(7, 5)).shape == (7, 3)
+    assert not [name for name, _ in network.named_parameters() if name.endswith("bias")]
+    gates = [p for name, p in network.named_parameters() if "gate_weight" in name]
+    assert all(p.requires_grad == kind.startswith("ts-ibp") for p in gates)
+
+
+def test_some_layers_may_be_ts():
+    network = mlp(5, 3, kind="ts-lrc", depth=3, width=(6, 7, 8), ts_layers=[2])
+    assert kinds_of(network) == ["Linear", "SwitchedLinear", "Linear", "Linear"]
+    assert network(torch.randn(2, 5)).shape == (2, 3)
+    assert kinds_of(mlp(5, 3, kind="ts-lrc", depth=2, width=4, ts_layers=[2])) == ["Linear", "SwitchedLinear"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_convolutional_networks(kind):
+    network = cnn(3, (8, 12), 10, kind=kind, convolutions=2, channels=(4, 5), depth=2, width=6)
+    assert network(torch.randn(2, 3, 8, 12)).shape == (2, 10)
+    assert sum(isinstance(layer, nn.Conv2d) for layer in network) == 4
+    assert sum(isinstance(layer, nn.MaxPool2d) for layer in network) == 2
+    assert sum(isinstance(layer, SwitchedLinear) for layer in network) == (2 if kind.endswith("lrc") else 0)
+    assert sum(isinstance(layer, TensorSwitching) for layer in network) == (kind == "ts-ibp")
+
+
+def test_blocks_may_be_ts_convolutions():
+    network = cnn(1, 8, 10, kind="ts-ibp-lrc", convolutions=2, channels=(4, 5), width=6, ts_blocks=[2])
+    assert sum(isinstance(layer, SwitchedConv2d) for layer in network) == 1
+    network(torch.randn(2, 1, 8, 8)).sum().backward()
+    assert all(p.grad is not None for p in network.parameters())
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        mlp(5, 3, kind="ts-ibp", depth=2, width=4),
+        mlp(5, 3, kind="ss", depth=1, width=4, bias=True),
+        mlp(5, 3, kind="ts-lrc", depth=3, width=4, ts_layers=[3]),
+        cnn(1, 8, 3, channels=(4,), width=6, ts_blocks=[1]),
+    ],
+)
+def test_saved_and_loaded_it_computes_the_same(network, tmp_path):
+    path = tmp_path / "model.safetensors"
+    save_model(network, path, {"mean": torch.ones(5)}, classes=["a", "b", "c"])
+    loaded = load_model(path)
+    x = torch.randn(4, 1, 8, 8) if network.description["architecture"] == "cnn" else torch.randn(4, 5)
+    assert loaded.description == network.description
+    assert_close(loaded(x), network(x))
+    assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+def test_a_broken_file_is_named(tmp_path):
+    path = tmp_path / "model.safetensors"
+    with pytest.raises(FileNotFoundError, match=r"model\.safetensors is not there"):
+        load_model(path)
+    network = mlp(5, 3, width=4)
+    save_model(network, path)
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(ValueError, match=r"model\.safetensors is not a whole safetensors file"):
+        load_model(path)
+    network.description = {**network.description, "depth": 1, "width": [4], "ts_layers": [1]}
+    save_model(network, path)
+    with pytest.raises(ValueError, match=r"model\.safetensors does not hold the weights that its description asks for"):
+        load_model(path)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: mlp(5, 3, kind="relu"), "kind must be one of 'ss', 'ts-lrc'"),
+        (lambda: mlp(5, 3, depth=0), "depth must be a positive integer"),
+        (lambda: mlp(5, 3, depth=2, width=[4]), "width has 1 numbers for 2 layers"),
+        (lambda: mlp(0, 3), "in_features must be a positive integer"),
+        (lambda: mlp(5, 3, depth=2, ts_layers=[3]), r"ts_layers \[3\] are not among the layers 1 to 2"),
+        (lambda: mlp(5, 3, kind="ts-ibp", depth=2, ts_layers=[1]), "has TS layers only"),
+        (lambda: cnn(3, 4, 10), "images of 4 × 4 are too small to be halved 3 times"),
+        (lambda: cnn(3, 8, 10, ts_blocks=[4]), r"ts_blocks \[4\] are not among the blocks 1 to 3"),
+        (lambda: build({"architecture": "rnn"}), "unknown architecture 'rnn'"),
+    ],
+)
+def test_wrong_arguments_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
