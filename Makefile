@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 .PHONY: demo test test-slow lint format bench clean
 
 demo: $(READY)
-	$(BIN)/python examples/digits.py
+	$(BIN)/tensorswitch compare --data digits
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 -m "not slow"

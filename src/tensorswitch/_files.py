@@ -16,6 +16,8 @@ from torch import Tensor
 def replacing(path: str | Path) -> Iterator[Path]:
     """Write to the path it gives; that file takes the place of ``path`` once it is complete and on the disk, or is gone if anything fails."""
     path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} into")
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield partial
@@ -44,7 +46,7 @@ def read_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[s
     from safetensors import SafetensorError, safe_open
 
     if not Path(path).is_file():
-        raise FileNotFoundError(f"{path} is not there")
+        raise FileNotFoundError(f"{path} is not {'a file' if Path(path).exists() else 'there'}")
     try:
         with safe_open(path, "pt") as file:
             header = json.loads((file.metadata() or {}).get("tensorswitch", "{}"))

@@ -21,6 +21,7 @@ EXPECTED_FAILURES = {"check_methods_subset_invariance": "asks for 1e-7, which fl
         TSMLPClassifier(8, "ts-ibp-lrc", learning_rate_init=0.01, max_iter=20),
         TSMLPRegressor((16, 16), learning_rate_init=0.01, max_iter=40),
     ],
+    xfail_strict=False,  # it depends on the machine
     expected_failed_checks=lambda model: EXPECTED_FAILURES if isinstance(model, TSMLPRegressor) else {},
 )
 def test_scikit_learn_checks(estimator, check):

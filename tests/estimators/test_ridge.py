@@ -3,6 +3,7 @@ import logging
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -130,7 +131,11 @@ def chunk(rows=20, features=3, labels=(0, 1)):
             MemoryError,
             "'streaming' solver needs .* GB for 20 rows and 4,000,000 features, which does not fit into 1.00 GB; 'dual' would",
         ),
-        (lambda: TSRidgeClassifier((1000, 1000, 1000), memory_gb=1).fit(*chunk()), MemoryError, "nor would any other; use fewer gates, or PCA"),
+        (
+            lambda: TSRidgeClassifier((1000, 1000, 1000), memory_gb=1).fit(*chunk()),
+            MemoryError,
+            "nor would any other; raise it, or use fewer gates or PCA",
+        ),
     ],
 )
 def test_wrong_arguments_are_named(call, error, message):
@@ -180,3 +185,55 @@ def test_sums_of_another_solver_cannot_go_on():
 
 def test_available_memory_is_that_of_this_machine():
     assert 2**26 < choice.available_memory() < 2**50
+
+
+@pytest.mark.parametrize("change", [{"alpha": -1}, {"memory_gb": 1e-6}, {"gates": 0}, {"pca": 99}, {"solver": "none"}])
+def test_a_failed_refit_leaves_the_model_as_it_was(change):
+    X, y = chunk(60)
+    model = TSRidgeClassifier(6, random_state=0).fit(X, y)
+    before = model.decision_function(X)
+    with pytest.raises((ValueError, MemoryError)):
+        model.set_params(**change).fit(X, y)
+    np.testing.assert_array_equal(model.decision_function(X), before)
+
+
+@pytest.mark.parametrize("change", [{"alpha": -1}, {"memory_gb": 1e-6}, {"gates": 0}, {"pca": 99}, {"forgetting": 0}])
+def test_a_failed_first_chunk_leaves_the_model_unfitted(change):
+    X, y = chunk(60)
+    model = TSRidgeClassifier(6, random_state=0).set_params(**change)
+    with pytest.raises((ValueError, MemoryError)):
+        model.partial_fit(X, y, classes=[0, 1])
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    model.set_params(alpha="mean", memory_gb=None, gates=6, pca=None, forgetting=1.0).partial_fit(X, y, classes=[0, 1]).predict(X)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_whole_weights_are_repetitions_even_with_principal_components(solver):
+    X, y = chunk(80, 5)
+    weight = np.arange(80) % 3
+    options = {"solver": solver, "pca": 3, "tol": 1e-10, "random_state": 0}
+    weighted = TSRidgeClassifier(6, **options).fit(X, y, weight).decision_function(X)
+    repeated = TSRidgeClassifier(6, **options).fit(np.repeat(X, weight, 0), np.repeat(y, weight)).decision_function(X)
+    np.testing.assert_allclose(weighted, repeated, atol=1e-6)
+
+
+def test_parameters_changed_after_the_fit_do_not_change_predictions():
+    X, y = chunk(60)
+    model = TSRidgeClassifier(6, random_state=0).fit(X, y)
+    before = model.decision_function(X)
+    np.testing.assert_array_equal(model.set_params(fit_intercept=False, pca=2).decision_function(X), before)
+
+
+@pytest.mark.parametrize("gates", [np.int64(4), np.array([4, 3]), [4], (4, 3)])
+def test_gates_may_be_any_whole_numbers(gates):
+    TSRidgeClassifier(gates).fit(*chunk())
+
+
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [([], "classes holds none"), ([1], "classes holds one class only: 1"), (["a", "b"], "y has labels of type int64, but the classes are")],
+)
+def test_wrong_classes_are_named(classes, message):
+    with pytest.raises(ValueError, match=message):
+        TSRidgeClassifier(4).partial_fit(*chunk(), classes=classes)

@@ -27,8 +27,11 @@ def test_both_solve_the_system(order, dtype):
     matrix, right = symmetric(order).to(dtype), torch.randn(order, 2, dtype=dtype)
     shifted = matrix + 0.5 * torch.eye(order, dtype=dtype)
     expected = torch.linalg.solve(shifted, right)
-    assert_close(solve_packed(packed_rows(order, lambda a, b: matrix[a:b], 2, matrix), order, right, 0.5), expected, rtol=1e-4, atol=1e-5)
-    assert_close(solve_full(shifted, right), expected, rtol=1e-4, atol=1e-5)
+    trace = float(torch.linalg.inv(shifted).trace())
+    packed = packed_rows(order, lambda a, b: matrix[a:b], 2, matrix)
+    for answer, found in (solve_packed(packed, order, right, 0.5, True), solve_full(shifted, right, True)):
+        assert_close(answer, expected, rtol=1e-4, atol=1e-5)
+        assert found == pytest.approx(trace, rel=1e-4)
 
 
 @pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])

@@ -1,5 +1,6 @@
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from torch import multiprocessing
@@ -159,7 +160,7 @@ def test_saved_and_loaded_it_goes_on(tmp_path):
         ({"x": torch.full((3, 4), torch.nan)}, ValueError, "x contains NaN or infinity"),
         ({"targets": torch.full((3, 1), torch.inf)}, ValueError, "targets contains NaN or infinity"),
         ({"sample_weight": -torch.ones(3)}, ValueError, "sample_weight must not be negative"),
-        ({"x": torch.ones(3, 4).double()}, TypeError, "targets is torch.float32 but x is torch.float64"),
+        ({"x": torch.ones(3, 4).double()}, TypeError, "x is torch.float64 but gate_weights is torch.float32"),
     ],
 )
 def test_a_refused_update_changes_nothing(change, error, message):
@@ -190,12 +191,12 @@ def test_an_interrupted_update_is_noticed(monkeypatch):
         (lambda s: s.solve(-1.0), "alpha must be 'mean' or a number of at least 0, or a list of these, got -1.0"),
         (lambda s: s.solve("best"), "alpha must be 'mean'"),
         (lambda s: s.solve(0.0), "singular to working precision; use a larger alpha"),
-        (lambda s: RidgeStatistics(s.gate_weights, 1).solve(), "no rows have been added"),
+        (lambda s: RidgeStatistics(s.gate_weights, 1).solve(), "nothing to solve: there are no rows"),
         (lambda s: s.merge(RidgeStatistics([torch.ones(6, 4)], 1)), "different gate weights"),
         (lambda s: s.merge(RidgeStatistics(s.gate_weights, 2)), "out_features differ: 1 and 2"),
         (lambda s: RidgeStatistics([torch.ones(6, 4), torch.ones(2, 5)], 1), "expected 6"),
         (lambda s: RidgeStatistics(s.gate_weights, 1, forgetting=0), "forgetting must be above 0"),
-        (lambda s: RidgeStatistics([], 1), "at least one layer"),
+        (lambda s: RidgeStatistics([], 1), "a matrix for each layer, at least one"),
     ],
 )
 def test_wrong_arguments_are_named(call, message):
@@ -233,6 +234,62 @@ def test_two_processes_give_the_answer_of_one(tmp_path):
         assert free_alpha == pytest.approx(expected.alpha)
         assert_close(torch.tensor(exact, dtype=torch.float64), expected.weight)
         assert_close(torch.tensor(free, dtype=torch.float64), expected.weight)
+
+
+@pytest.mark.parametrize("solver", [streaming, matrix_free, solve_dual])
+def test_autocast_and_gradients_do_not_matter(solver):
+    x, targets, gate_weights, weight = problem((4, 3))
+    expected = solver(x, targets, gate_weights, sample_weight=weight).weight
+    with torch.autocast("cpu"):
+        found = solver(x.clone().requires_grad_(), targets, gate_weights, sample_weight=weight.clone().requires_grad_()).weight
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("alpha", [np.float32(2), np.int64(2), torch.tensor(2.0), [2.0], (2,), np.array([2.0])])
+def test_a_penalty_may_be_any_number(alpha):
+    x, targets, gate_weights, _ = problem((5,))
+    assert solve_dual(x, targets, gate_weights, alpha).alpha == 2.0
+
+
+def test_the_dual_answer_is_exact_in_float32():
+    x, targets, gate_weights, _ = problem((3,), 400)
+    single = solve_dual(x.float(), targets.float(), [w.float() for w in gate_weights], 1e-4).weight
+    assert_close(single.double(), solve_dual(x, targets, gate_weights, 1e-4).weight, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("solver", [streaming, matrix_free, solve_dual])
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"gate_weights": []}, ValueError, "gate_weights must be a list with a matrix for each layer"),
+        ({"gate_weights": torch.ones(3, 4)}, ValueError, "gate_weights must be a list"),
+        ({"gate_weights": [torch.ones(3, 4), torch.ones(2, 4)]}, ValueError, r"gate_weights\[1\] has size 4 on axis 1 \(gates below\), expected 3"),
+        ({"gate_weights": [torch.full((3, 4), torch.nan)]}, ValueError, r"gate_weights\[0\] contains NaN"),
+        ({"x": torch.ones(0, 4), "targets": torch.ones(0, 2)}, ValueError, "nothing to solve: there are no rows"),
+        ({"x": 1e25 * torch.ones(5, 4)}, ValueError, "x is so large that sums of its squares overflow torch.float32"),
+        ({"x": torch.ones(5, 4).to_sparse()}, TypeError, r"x is torch.sparse_coo; convert it with .to_dense\(\)"),
+        ({"targets": torch.ones(5, 0)}, ValueError, "targets has no columns|out_features must be a positive integer"),
+        ({"sample_weight": torch.zeros(5)}, ValueError, "all have a weight of zero"),
+        ({"sample_weight": [1.0] * 5}, TypeError, "sample_weight must be a torch tensor, got list"),
+        ({"alpha": None}, ValueError, "alpha must be 'mean' or a number"),
+    ],
+)
+def test_every_solver_refuses_the_same(solver, change, error, message):
+    arguments = {"x": torch.ones(5, 4), "targets": torch.ones(5, 2), "gate_weights": [torch.ones(3, 4)], "alpha": 1.0, **change}
+    options = {"sample_weight": arguments.pop("sample_weight", None)}
+    run = streaming_single if solver is streaming else solver
+    with pytest.raises(error, match=message):
+        run(*arguments.values(), **options)
+
+
+def streaming_single(x, targets, gate_weights, alpha, *, sample_weight):
+    return RidgeStatistics(gate_weights, targets.shape[1]).update(x, targets, sample_weight).solve(alpha)
+
+
+def test_a_system_too_ill_for_conjugate_gradients_is_refused_or_solved():
+    x = torch.randn(10, 5)
+    solution = solve_matrix_free(torch.cat([x, x], 1), torch.randn(10, 1), [torch.randn(10, 10)], 0.0, tol=1e-3)
+    assert solution.weight.isfinite().all()
 
 
 def test_a_solution_says_how_it_was_found():

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorswitch._checks import check_positive
+from tensorswitch._pca import principal_components
 from tensorswitch.data.readers import DataError
 
 VALIDATION = 5000
@@ -95,7 +95,7 @@ class Dataset:
         x, y, kept = _pixels(self.train_images[order]), self.train_labels[order], rows - validation
         mean = x[:kept].mean(0)
         x -= mean
-        basis = None if components is None else _principal(x[:kept].reshape(kept, -1), components)
+        basis = None if components is None else principal_components(x[:kept].reshape(kept, -1), components)
         preparation = Preparation(mean, basis, flat)
         if basis is not None:
             x = x.reshape(rows, -1) @ basis
@@ -112,12 +112,3 @@ def _pixels(images: np.ndarray) -> np.ndarray:
     if images.ndim == 4 and images.shape[2:] == (28, 28):
         x = np.pad(x, ((0, 0), (0, 0), (2, 2), (2, 2)))
     return x
-
-
-def _principal(x: np.ndarray, components: int) -> np.ndarray:
-    """The leading eigenvectors of ``xᵀx``."""
-    check_positive(components=components)
-    if components > min(x.shape):
-        raise ValueError(f"{components} principal components cannot be had from {x.shape[0]} rows of {x.shape[1]} features")
-    _, vectors = np.linalg.eigh((x.T @ x).astype(np.float64))
-    return np.ascontiguousarray(vectors[:, ::-1][:, :components].astype(np.float32))

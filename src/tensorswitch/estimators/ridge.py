@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
-from sklearn.decomposition import PCA
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -17,8 +15,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from torch import Tensor
 
 from tensorswitch._checks import check_positive, from_numpy
+from tensorswitch._pca import principal_components
 from tensorswitch.estimators._labels import check_classes, check_partial_fit, class_places
 from tensorswitch.ridge import RidgeStatistics, Solution, apply_readout, choose_solver, solve
+from tensorswitch.ridge.problem import check_alphas
 
 __all__ = ["TSRidgeClassifier", "TSRidgeRegressor"]
 
@@ -29,6 +29,21 @@ def _sums(model: _TSRidge) -> bool:
     if model.solver not in ("auto", "streaming"):
         raise AttributeError(f"partial_fit needs solver='streaming' or 'auto', got solver={model.solver!r}")
     return True
+
+
+class _Front(NamedTuple):
+    """What stands before the readout: principal components if asked for, a constant input for the intercept, and the gates."""
+
+    mean: np.ndarray | None
+    basis: np.ndarray | None
+    intercept: bool
+    gate_weights: list[Tensor]
+
+    def __call__(self, X: np.ndarray) -> Tensor:
+        if self.basis is not None:
+            X = (X - self.mean) @ self.basis
+        x = from_numpy(np.ascontiguousarray(X))
+        return torch.nn.functional.pad(x, (0, 1), value=1.0) if self.intercept else x
 
 
 class _TSRidge(BaseEstimator):  # type: ignore[misc]
@@ -61,96 +76,76 @@ class _TSRidge(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.verbose = verbose
 
+    _front: _Front
     _statistics: RidgeStatistics | None
     _solution: Solution | None
 
-    def _fit(self, X: np.ndarray, targets: np.ndarray, sample_weight: Any) -> Self:
-        """All rows at once, by any solver."""
+    def _fit(self, X: np.ndarray, targets: np.ndarray, sample_weight: Any) -> None:
+        """All rows at once, by any solver. What was fitted before stays until this one is complete."""
         weight = self._weights(X, sample_weight)
-        self._start(X)
-        x = self._inputs(X)
-        chosen = choose_solver(len(x), x.shape[1], self._gates(), targets.shape[1], solver=self.solver, memory_gb=self.memory_gb, dtype=x.dtype)
-        self.solver_ = chosen.solver
-        self._statistics = None
+        front = self._new_front(X, weight)
+        x, t = front(X), from_numpy(targets)
+        chosen = choose_solver(len(x), x.shape[1], self._gates(), t.shape[1], solver=self.solver, memory_gb=self.memory_gb, dtype=x.dtype)
+        statistics = None
         if chosen.solver == "streaming":
-            self._statistics = self._new_statistics(x, targets.shape[1]).update(x, from_numpy(targets), weight)
-            self._solution = self._statistics.solve(self.alpha)
-            return self
-        self._solution = solve(
-            x,
-            from_numpy(targets),
-            self._gate_tensors(),
-            self.alpha,
-            solver=chosen.solver,
-            sample_weight=weight,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            memory_gb=self.memory_gb,
-            progress=self.verbose,
-        )
-        return self
+            statistics = RidgeStatistics(front.gate_weights, t.shape[1], dtype=x.dtype, forgetting=self.forgetting).update(x, t, weight)
+            solution = statistics.solve(self.alpha)
+        else:
+            options: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter, "memory_gb": self.memory_gb, "progress": self.verbose}
+            solution = solve(x, t, front.gate_weights, self.alpha, solver=chosen.solver, sample_weight=weight, **options)
+        self._keep(front, chosen.solver, statistics, solution)
 
-    def _partial_fit(self, X: np.ndarray, targets: np.ndarray, sample_weight: Any, first: bool) -> Self:
+    def _partial_fit(self, X: np.ndarray, targets: np.ndarray, sample_weight: Any, first: bool) -> None:
         """Add rows to the sums; the readout is solved when it is next needed."""
         weight = self._weights(X, sample_weight)
-        if first:
-            self._start(X)
-            n_in = X.shape[1] if self.pca is None else self.pca_.n_components_
-            dtype = torch.float32 if X.dtype == np.float32 else torch.float64
-            inputs = n_in + bool(self.fit_intercept)
-            choose_solver(len(X), inputs, self._gates(), targets.shape[1], solver="streaming", memory_gb=self.memory_gb, dtype=dtype)
-        elif getattr(self, "_statistics", None) is None:
+        if not first and self._statistics is None:
             raise ValueError(f"this model was fitted by the {self.solver_!r} solver, which keeps no sums to add to; fit it with solver='streaming'")
-        x = self._inputs(X)
-        if first:
-            self.solver_ = "streaming"
-            self._statistics = self._new_statistics(x, targets.shape[1])
-        assert self._statistics is not None
-        self._statistics.update(x, from_numpy(targets), weight)
-        self._solution = None
-        return self
+        front = self._new_front(X, weight) if first else self._front
+        x, t = front(X), from_numpy(targets)
+        if not first:
+            assert self._statistics is not None
+            self._statistics.update(x, t, weight)
+            self._solution = None
+            return
+        check_alphas(self.alpha, 1.0)
+        choose_solver(len(x), x.shape[1], self._gates(), t.shape[1], solver="streaming", memory_gb=self.memory_gb, dtype=x.dtype)
+        statistics = RidgeStatistics(front.gate_weights, t.shape[1], dtype=x.dtype, forgetting=self.forgetting).update(x, t, weight)
+        self._keep(front, "streaming", statistics, None)
 
-    def _start(self, X: np.ndarray) -> None:
-        """Fit the principal components and draw the gate weights (Glorot's uniform distribution)."""
+    def _keep(self, front: _Front, solver: str, statistics: RidgeStatistics | None, solution: Solution | None) -> None:
+        self._front, self.solver_, self._statistics, self._solution = front, solver, statistics, solution
+        self.gate_weights_ = [w.numpy() for w in front.gate_weights]
+
+    def _new_front(self, X: np.ndarray, weight: Tensor | None) -> _Front:
+        """Principal components of the rows, and gate weights by Glorot's uniform distribution."""
         random = check_random_state(self.random_state)
-        n_in = X.shape[1]
+        mean = basis = None
         if self.pca is not None:
             check_positive(pca=self.pca)
             if self.pca > min(X.shape):
                 raise ValueError(f"pca={self.pca} components cannot be had from {X.shape[0]} rows of {X.shape[1]} features")
-            self.pca_ = PCA(int(self.pca), random_state=random).fit(X)
-            n_in = int(self.pca)
-        n_in += bool(self.fit_intercept)
-        self.gate_weights_ = []
+            s = np.ones(len(X), X.dtype) if weight is None else weight.numpy()
+            mean = (s @ X / max(s.sum(), np.finfo(X.dtype).tiny)).astype(X.dtype)
+            basis = principal_components(np.sqrt(s)[:, None] * (X - mean), int(self.pca))
+        n_in = (X.shape[1] if basis is None else basis.shape[1]) + bool(self.fit_intercept)
         constant = n_in - 1  # the input that is one; above the first layer, the gate that is always open
+        gate_weights = []
         for n in self._gates():
             bound = np.sqrt(6 / (n + n_in))
-            weight = random.uniform(-bound, bound, (n, n_in)).astype(X.dtype)
+            w = random.uniform(-bound, bound, (n, n_in)).astype(X.dtype)
             if self.fit_intercept:
-                weight[0], weight[0, constant] = 0, 1
-            self.gate_weights_.append(weight)
+                w[0], w[0, constant] = 0, 1
+            gate_weights.append(torch.from_numpy(w))
             n_in, constant = n, 0
+        return _Front(mean, basis, bool(self.fit_intercept), gate_weights)
 
     def _gates(self) -> list[int]:
-        sizes: list[Any] = [self.gates] if isinstance(self.gates, int | Integral) else list(self.gates)
+        sizes: list[Any] = [self.gates] if np.ndim(self.gates) == 0 else list(self.gates)  # type: ignore[arg-type]
         if not sizes:
             raise ValueError("gates is empty: give the number of gates of at least one layer")
         for size in sizes:
             check_positive(gates=size)
         return [int(size) for size in sizes]
-
-    def _gate_tensors(self) -> list[Tensor]:
-        return [from_numpy(w) for w in self.gate_weights_]
-
-    def _new_statistics(self, x: Tensor, outputs: int) -> RidgeStatistics:
-        return RidgeStatistics(self._gate_tensors(), outputs, dtype=x.dtype, forgetting=self.forgetting)
-
-    def _inputs(self, X: np.ndarray) -> Tensor:
-        """Principal components if asked for, and a constant input for the intercept."""
-        if self.pca is not None:
-            X = self.pca_.transform(X)
-        x = from_numpy(np.ascontiguousarray(X))
-        return torch.nn.functional.pad(x, (0, 1), value=1.0) if self.fit_intercept else x
 
     @staticmethod
     def _weights(X: np.ndarray, sample_weight: Any) -> Tensor | None:
@@ -161,7 +156,7 @@ class _TSRidge(BaseEstimator):  # type: ignore[misc]
     @property
     def solution_(self) -> Solution:
         """The readout with its λ and, where several were tried, their generalised cross-validation errors."""
-        check_is_fitted(self, "gate_weights_")
+        check_is_fitted(self, "solver_")
         if self._solution is None:
             assert self._statistics is not None
             self._solution = self._statistics.solve(self.alpha)
@@ -183,10 +178,10 @@ class _TSRidge(BaseEstimator):  # type: ignore[misc]
         return self.solution_.weight.numpy()
 
     def _outputs(self, X: Any) -> np.ndarray:
-        check_is_fitted(self, "gate_weights_")
+        check_is_fitted(self, "solver_")
         X = validate_data(self, X, dtype=self.gate_weights_[0].dtype, order="C", reset=False)
-        weight, gate_weights = self.solution_.weight, self._gate_tensors()
-        parts = [apply_readout(self._inputs(X[s : s + PREDICT_ROWS]), gate_weights, weight) for s in range(0, len(X), PREDICT_ROWS)]
+        weight, front = self.solution_.weight, self._front
+        parts = [apply_readout(front(X[start : start + PREDICT_ROWS]), front.gate_weights, weight) for start in range(0, len(X), PREDICT_ROWS)]
         return torch.cat(parts).numpy()
 
     def _validated(self, X: Any, y: Any, first: bool, **options: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -241,13 +236,15 @@ class TSRidgeClassifier(ClassifierMixin, _TSRidge):  # type: ignore[misc]
         """Solve for the readout from all rows at once."""
         X, y = self._validated(X, y, True)
         check_classification_targets(y)
-        self.classes_ = check_classes(y)
-        return self._fit(X, self._targets(y, self.classes_, X.dtype), sample_weight)
+        classes = check_classes(y)
+        self._fit(X, self._targets(y, classes, X.dtype), sample_weight)
+        self.classes_ = classes
+        return self
 
     @available_if(_sums)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Add a chunk of rows. The first call must name all ``classes``."""
-        first = not hasattr(self, "classes_")
+        first = not hasattr(self, "solver_")
         known = check_partial_fit(None if first else self.classes_, classes)
         X, y = self._validated(X, y, first)
         check_classification_targets(y)
@@ -287,26 +284,31 @@ class TSRidgeRegressor(MultiOutputMixin, RegressorMixin, _TSRidge):  # type: ign
     True
     """
 
+    _flat: bool
+
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Solve for the readout from all rows at once."""
         X, y = self._validated(X, y, True, multi_output=True, y_numeric=True)
-        return self._fit(X, self._targets(y, X.dtype), sample_weight)
+        self._fit(X, self._targets(y, X.dtype), sample_weight)
+        self._flat = y.ndim == 1
+        return self
 
     @available_if(_sums)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Add a chunk of rows."""
-        first = getattr(self, "_statistics", None) is None and not hasattr(self, "solver_")
+        first = not hasattr(self, "solver_")
         X, y = self._validated(X, y, first, multi_output=True, y_numeric=True)
-        columns = y.shape[1] if y.ndim == 2 else None
-        if not first and columns != self._columns:
-            raise ValueError(f"y has {columns or 1} columns, but the first chunk had {self._columns or 1}")
-        return self._partial_fit(X, self._targets(y, X.dtype), sample_weight, first)
+        if not first and (y.ndim == 1) != self._flat:
+            raise ValueError(f"y has {y.ndim} axes, but the first chunk had {1 if self._flat else 2}")
+        self._partial_fit(X, self._targets(y, X.dtype), sample_weight, first)
+        self._flat = y.ndim == 1
+        return self
 
-    def _targets(self, y: np.ndarray, dtype: Any) -> np.ndarray:
-        self._columns = y.shape[1] if y.ndim == 2 else None
+    @staticmethod
+    def _targets(y: np.ndarray, dtype: Any) -> np.ndarray:
         return np.ascontiguousarray(y.reshape(len(y), -1), dtype=dtype)
 
     def predict(self, X: Any) -> np.ndarray:
         """(rows,) or (rows, columns), as the targets were."""
         outputs = self._outputs(X)
-        return outputs[:, 0] if self._columns is None else outputs
+        return outputs[:, 0] if self._flat else outputs

@@ -47,35 +47,39 @@ def diagonal(packed: Tensor, order: int) -> Tensor:
     return torch.cat([first * width + first + e, (second + 1 - e) * width + second])
 
 
-def solve_packed(packed: Tensor, order: int, right: Tensor, shift: float) -> Tensor:
-    """``(A + shift · I)⁻¹ right``; ``packed`` is overwritten."""
+def solve_packed(packed: Tensor, order: int, right: Tensor, shift: float, traced: bool = False) -> tuple[Tensor, float]:
+    """``(A + shift · I)⁻¹ right``, and the trace of that inverse if it is asked for; ``packed`` is overwritten."""
     place = diagonal(packed, order)
     flat = packed.view(-1)
     flat[place] += shift
-    factorise, substitute = (lapack.dpftrf, lapack.dpftrs) if packed.dtype == torch.float64 else (lapack.spftrf, lapack.spftrs)
-    storage = flat.numpy()
-    factor, info = factorise(order, storage, uplo="L", overwrite_a=1)
-    _check(info, flat[place] if factor is storage else torch.from_numpy(factor)[place])
+    double = packed.dtype == torch.float64
+    factorise, substitute, invert = (lapack.dpftrf, lapack.dpftrs, lapack.dpftri) if double else (lapack.spftrf, lapack.spftrs, lapack.spftri)
+    factor, info = factorise(order, flat.numpy(), uplo="L", overwrite_a=1)
+    _check(info, torch.from_numpy(factor)[place])
     answer, _ = substitute(order, factor, right.to(packed.dtype).numpy(), uplo="L")
-    return torch.from_numpy(answer)
+    trace = float(torch.from_numpy(invert(order, factor, uplo="L", overwrite_a=1)[0])[place].double().sum()) if traced else 0.0
+    return torch.from_numpy(answer), trace
 
 
-def solve_full(matrix: Tensor, right: Tensor) -> Tensor:
-    """``A⁻¹ right``; the matrix is overwritten on the CPU."""
+def solve_full(matrix: Tensor, right: Tensor, traced: bool = False) -> tuple[Tensor, float]:
+    """``A⁻¹ right``, and the trace of the inverse if it is asked for; the matrix is overwritten on the CPU."""
     if not matrix.is_cpu:
         factor, info = torch.linalg.cholesky_ex(matrix)
         _check(int(info), factor.diagonal())
-        return torch.cholesky_solve(right.to(matrix.dtype), factor)
-    factorise, substitute = (lapack.dpotrf, lapack.dpotrs) if matrix.dtype == torch.float64 else (lapack.spotrf, lapack.spotrs)
+        trace = float(torch.cholesky_inverse(factor).diagonal().double().sum()) if traced else 0.0
+        return torch.cholesky_solve(right.to(matrix.dtype), factor), trace
+    double = matrix.dtype == torch.float64
+    factorise, substitute, invert = (lapack.dpotrf, lapack.dpotrs, lapack.dpotri) if double else (lapack.spotrf, lapack.spotrs, lapack.spotri)
     factor, info = factorise(matrix.numpy().T, lower=1, overwrite_a=1, clean=0)
     _check(info, torch.from_numpy(factor.diagonal().copy()))
     answer, _ = substitute(factor, right.to(matrix.dtype).numpy(), lower=1)
-    return torch.from_numpy(answer)
+    trace = float(invert(factor, lower=1, overwrite_c=1)[0].diagonal().sum(dtype=float)) if traced else 0.0
+    return torch.from_numpy(answer), trace
 
 
 def _check(info: Any, diagonal: Tensor) -> None:
     """The square of the factor's smallest entry on the diagonal bounds the smallest eigenvalue from above."""
     squares = diagonal.double().square()
-    if info or float(squares.min()) <= torch.finfo(diagonal.dtype).eps * float(squares.max()):
+    if info or not float(squares.min()) > torch.finfo(diagonal.dtype).eps * float(squares.max()):  # nor if it is NaN
         hint = "use a larger alpha" if diagonal.dtype == torch.float64 else "use a larger alpha, or float64"
         raise SingularError(f"the system is singular to working precision; {hint}")

@@ -15,7 +15,7 @@ from torch import Tensor
 from tensorswitch.ridge._gram import packed_shape
 from tensorswitch.ridge.dual import solve_dual
 from tensorswitch.ridge.matrix_free import BLOCK_BYTES, solve_matrix_free
-from tensorswitch.ridge.problem import Alpha, Solution, log
+from tensorswitch.ridge.problem import Alpha, Solution, check_gate_weights, check_rows, log
 from tensorswitch.ridge.statistics import RidgeStatistics
 
 SOLVERS = ("streaming", "matrix-free", "dual")
@@ -78,7 +78,10 @@ def choose_solver(
     chosen = next((o for o in fitting if o in wanted), None)
     if chosen is None:
         least = min(wanted, key=lambda o: o.memory)
-        others = " and ".join(f"{o.solver!r} would ({o.memory / 2**30:.2f} GB)" for o in fitting) or "nor would any other; use fewer gates, or PCA"
+        others = (
+            " and ".join(f"{o.solver!r} would ({o.memory / 2**30:.2f} GB)" for o in fitting)
+            or "nor would any other; raise it, or use fewer gates or PCA"
+        )
         features = math.prod(gates) * in_features
         raise MemoryError(
             f"the {least.solver!r} solver needs {least.memory / 2**30:.2f} GB for {rows:,} rows and {features:,} features, "
@@ -104,6 +107,8 @@ def solve(
     progress: bool = False,
 ) -> Solution:
     """Ridge regression with data at hand, by the solver named or by the one that :func:`choose_solver` picks."""
+    gate_weights = check_gate_weights(gate_weights)
+    check_rows(x, targets, sample_weight, gate_weights)
     gates, out = [len(w) for w in gate_weights], targets.shape[-1]
     name = choose_solver(len(x), x.shape[-1], gates, out, solver=solver, memory_gb=memory_gb, dtype=x.dtype).solver
     if name == "dual":

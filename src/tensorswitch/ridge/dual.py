@@ -9,7 +9,18 @@ from torch import Tensor
 
 from tensorswitch.ridge._cholesky import solve_full
 from tensorswitch.ridge.matrix_free import _Map, _outer_first
-from tensorswitch.ridge.problem import Alpha, Fit, Solution, best_of, check_rows, mean_diagonal, probes
+from tensorswitch.ridge.problem import (
+    Alpha,
+    Fit,
+    Solution,
+    best_of,
+    check_gate_weights,
+    check_rows,
+    check_some_rows,
+    deep_gates,
+    effective_rows,
+    mean_diagonal,
+)
 
 KERNEL_ROWS = 512
 
@@ -17,25 +28,30 @@ KERNEL_ROWS = 512
 @torch.no_grad()
 def solve_dual(x: Tensor, targets: Tensor, gate_weights: Sequence[Tensor], alpha: Alpha = "mean", *, sample_weight: Tensor | None = None) -> Solution:
     """``W = Zᵀ (K + λI)⁻¹ T`` with ``K = Z Zᵀ``, exactly and in float64; of several λ, the one with the least generalised cross-validation error."""
-    check_rows(x, targets, sample_weight, gate_weights[0].shape[1], None)
-    z = _Map(x, gate_weights, None)
-    root = x.new_ones(len(x), 1).double() if sample_weight is None else sample_weight.double().sqrt()[:, None]
-    goal = targets.double() * root
+    gate_weights = check_gate_weights(gate_weights)
+    x, targets, sample_weight = check_rows(x, targets, sample_weight, gate_weights)
+    with torch.autocast(x.device.type, enabled=False):
+        return _solve(x, targets, gate_weights, alpha, sample_weight)
+
+
+def _solve(x: Tensor, targets: Tensor, gate_weights: Sequence[Tensor], alpha: Alpha, sample_weight: Tensor | None) -> Solution:
+    gates = deep_gates(x, gate_weights)
+    weights = x.new_ones(len(x)).double() if sample_weight is None else sample_weight.double()
+    check_some_rows(float(weights.sum()))
+    rows, root = x.double(), weights.sqrt()[:, None]
+    z, goal = _Map(rows, gates, None), targets.double() * root
 
     def fit(value: float, judged: bool) -> Fit:
-        matrix = _kernel(x.double() * root, z.gates)
+        matrix = _kernel(rows * root, gates)
         matrix.diagonal().add_(value)
-        g = probes(len(goal), goal) if judged else goal[:, :0]
-        dual, u = solve_full(matrix, torch.cat([goal, g], dim=1)).split([goal.shape[1], g.shape[1]], dim=1)
-        weight = z.adjoint((dual * root).to(x.dtype))
+        dual, trace = solve_full(matrix, goal, judged)
+        weight = z.adjoint(dual * root).to(x.dtype)
         solution = Solution(_outer_first(weight, [len(w) for w in gate_weights]), value)
-        if not judged:
-            return Fit(solution)
-        # The residuals are λ times the dual variables.
-        return Fit(solution, value**2 * float(dual.square().sum()), len(goal) - value * float((g * u).sum(0).mean()))
+        # The residuals are λ times the dual variables, and what is left of the rows is λ tr (K + λI)⁻¹.
+        return Fit(solution, value**2 * float(dual.square().sum()), len(goal) - value * trace) if judged else Fit(solution)
 
-    rows = float(len(x) if sample_weight is None else sample_weight.double().sum())
-    return best_of(alpha, mean_diagonal(x, z.gates, sample_weight), rows, fit)
+    effective = effective_rows(float(weights.sum()), float(weights.square().sum()))
+    return best_of(alpha, mean_diagonal(x, gates, sample_weight), effective, fit)
 
 
 def _kernel(x: Tensor, gates: Sequence[Tensor]) -> Tensor:

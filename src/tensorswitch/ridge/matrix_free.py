@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -10,7 +11,21 @@ from torch import Tensor
 
 from tensorswitch._progress import progress_bar
 from tensorswitch.inverted import combine_gates
-from tensorswitch.ridge.problem import Alpha, Fit, Solution, best_of, check_rows, deep_gates, log, mean_diagonal, probes
+from tensorswitch.ridge._cholesky import SingularError
+from tensorswitch.ridge.problem import (
+    Alpha,
+    Fit,
+    Solution,
+    best_of,
+    check_gate_weights,
+    check_rows,
+    check_some_rows,
+    deep_gates,
+    effective_rows,
+    log,
+    mean_diagonal,
+    probes,
+)
 from tensorswitch.switched import switched_linear, switched_outer
 
 BLOCK_BYTES = 1 << 26  # of expanded errors held at a time
@@ -20,7 +35,8 @@ Operator = Callable[[Tensor], Tensor]
 
 def apply_readout(x: Tensor, gate_weights: Sequence[Tensor], weight: Tensor) -> Tensor:
     """``Wᵀ z`` for each row: (rows, out)."""
-    return _Map(x, gate_weights, None).forward(_inner_first(weight))
+    with torch.autocast(x.device.type, enabled=False):
+        return _Map(x, deep_gates(x, gate_weights), None).forward(_inner_first(weight))
 
 
 @torch.no_grad()
@@ -54,22 +70,40 @@ def solve_matrix_free(
     The preconditioner takes gates and inputs for independent, which makes the Gram matrix a Kronecker product of one small matrix for each layer:
     its inverse costs next to nothing and takes care of the directions that all units share.
     """
-    check_rows(x, targets, sample_weight, gate_weights[0].shape[1], None)
+    gate_weights = check_gate_weights(gate_weights)
+    x, targets, sample_weight = check_rows(x, targets, sample_weight, gate_weights)
     if not tol > 0:
         raise ValueError(f"tol must be above 0, got {tol}")
-    total = _all_reduce if distributed else _alone
-    z = _Map(x, gate_weights, sample_weight)
+    with torch.autocast(x.device.type, enabled=False):
+        return _solve(x, targets, gate_weights, alpha, sample_weight, tol, max_iter, start, _all_reduce if distributed else _alone, progress)
+
+
+def _solve(
+    x: Tensor,
+    targets: Tensor,
+    gate_weights: Sequence[Tensor],
+    alpha: Alpha,
+    sample_weight: Tensor | None,
+    tol: float,
+    max_iter: int,
+    start: Tensor | None,
+    total: Operator,
+    progress: bool,
+) -> Solution:
+    z = _Map(x, deep_gates(x, gate_weights), sample_weight)
     weights = x.new_ones(len(x)) if sample_weight is None else sample_weight
-    sums = torch.tensor([mean_diagonal(x, z.gates, sample_weight), float(weights.double().sum())], dtype=torch.float64, device=x.device)
-    mean, rows = total(sums).tolist()
-    inverse = _kronecker_inverse(x, z.gates, weights, rows, total)
+    numbers = [mean_diagonal(x, z.gates, sample_weight), float(weights.double().sum()), float(weights.double().square().sum())]
+    mean, weight_sum, squares = total(torch.tensor(numbers, dtype=torch.float64, device=x.device)).tolist()
+    check_some_rows(weight_sum)
+    inverse = _kronecker_inverse(x, z.gates, weights, weight_sum, total)
     goal = total(z.adjoint(targets))
-    out = goal.shape[-1]
     found = None if start is None else _inner_first(start)
-    traced: Tensor | None = None  # solutions for the probes, to start the next λ from
+    # For the degrees of freedom, tr Z (ZᵀZ + λI)⁻¹ Zᵀ: signs v on the rows as further targets, of which the fit explains vᵀ Z u.
+    signs = x.new_zeros(len(x), 0)
+    signs_goal, explained = goal[..., :0], None
 
     def fit(value: float, judged: bool) -> Fit:
-        nonlocal found, traced
+        nonlocal found, signs, signs_goal, explained
         precondition = inverse(value)
 
         def operator(w: Tensor) -> Tensor:
@@ -80,12 +114,15 @@ def solve_matrix_free(
             solution = Solution(_outer_first(found, [len(w) for w in gate_weights]), value, iterations, residual)
             if not judged:
                 return Fit(solution)
-            g = probes(goal.numel() // out, goal).view(*goal.shape[:-1], -1)
-            traced, _, _ = _conjugate_gradients(operator, precondition, g, traced, max(tol, 1e-2), max_iter, bar)
+            if not signs.shape[1]:
+                signs = probes(len(x), x) / weights.sqrt().clamp_min(torch.finfo(x.dtype).tiny)[:, None]  # the map multiplies by the weight
+                signs = torch.where(weights[:, None] > 0, signs, 0)
+                signs_goal = total(z.adjoint(signs))
+            explained, _, _ = _conjugate_gradients(operator, precondition, signs_goal, explained, tol, max_iter, bar)
         error = (weights[:, None] * (targets - z.forward(found)).double().square()).sum()[None]
-        return Fit(solution, float(total(error)), goal.numel() // out - value * float(_dot(g.double(), traced.double()).mean()))
+        return Fit(solution, float(total(error)), float(_dot(signs_goal.double(), explained.double()).mean()))
 
-    return best_of(alpha, mean, rows, fit)
+    return best_of(alpha, mean, effective_rows(weight_sum, squares), fit)
 
 
 def _conjugate_gradients(
@@ -111,6 +148,8 @@ def _conjugate_gradients(
         iteration += 1
         worst = float((residual.flatten(0, -2).norm(dim=0) / scale).max())
         bar(note=f"residual {worst:.1e}")
+    if not math.isfinite(worst):
+        raise SingularError("the system is singular to working precision; use a larger alpha")
     if worst > tol:
         log.warning("conjugate gradients stopped after %d iterations at a residual of %.1e, not the %.1e asked for", iteration, worst, tol)
     return weight, iteration, worst
@@ -119,9 +158,8 @@ def _conjugate_gradients(
 class _Map:
     """``Z`` as a linear map, for weights in the order (n_1, n_0, n_L, …, n_2, out): a switched linear map, then the gates above."""
 
-    def __init__(self, x: Tensor, gate_weights: Sequence[Tensor], sample_weight: Tensor | None) -> None:
-        self.x, self.sample_weight = x, sample_weight
-        self.gates = deep_gates(x, gate_weights)
+    def __init__(self, x: Tensor, gates: list[Tensor], sample_weight: Tensor | None) -> None:
+        self.x, self.gates, self.sample_weight = x, gates, sample_weight
         self.above = combine_gates(self.gates[1:]) if len(self.gates) > 1 else None
 
     def forward(self, weight: Tensor) -> Tensor:
@@ -199,7 +237,8 @@ def _kronecker_inverse(x: Tensor, gates: Sequence[Tensor], sample_weight: Tensor
         return result
 
     def inverse(alpha: float) -> Operator:
-        spectrum = (u[:, None, None] * v[:, None] * t + alpha).clamp_min(torch.finfo(x.dtype).tiny).unsqueeze(-1)
+        spectrum = (u[:, None, None] * v[:, None] * t + alpha).unsqueeze(-1)
+        spectrum = spectrum.clamp_min(max(torch.finfo(x.dtype).tiny, torch.finfo(x.dtype).eps * float(spectrum.max())))
         return lambda w: rotate(rotate(w, p.t(), q.t(), r.t()) / spectrum, p, q, r)
 
     return inverse

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from tensorswitch._checks import from_numpy
+from tensorswitch.ridge.problem import check_gate_weights
 from tensorswitch.ridge.statistics import RidgeStatistics
 
 __all__ = ["sum_on_dask"]
@@ -31,13 +32,17 @@ def sum_on_dask(x: Any, targets: Any, gate_weights: Sequence[Tensor], *, sample_
     """
     from dask.delayed import delayed
 
+    gate_weights = check_gate_weights(gate_weights)
+    for name, array, axes in (("x", x, 2), ("targets", targets, 2), ("sample_weight", sample_weight, 1)):
+        if array is not None and not hasattr(array, "to_delayed"):
+            raise TypeError(f"{name} must be a Dask array, got {type(array).__name__}; make one with dask.array.from_array()")
+        if array is not None and array.ndim != axes:
+            raise ValueError(f"{name} must have {axes} axes, got shape {array.shape}")
     rows = x.chunks[0]
     columns = [(targets, "targets")] + ([] if sample_weight is None else [(sample_weight, "sample_weight")])
     for array, name in columns:
         if len(array) != len(x):
             raise ValueError(f"x has {len(x)} rows but {name} has {len(array)}")
-    if targets.ndim != 2:
-        raise ValueError(f"targets must have 2 axes (rows, out_features), got shape {targets.shape}")
     if split_every < 2:
         raise ValueError(f"split_every must be at least 2, got {split_every}")
     parts = [x.rechunk({1: -1}), targets.rechunk({0: rows, 1: -1})]

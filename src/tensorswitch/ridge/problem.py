@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -66,11 +67,7 @@ def best_of(alpha: Alpha, mean: float, rows: float, fit: Callable[[float, bool],
 
     A single λ is fitted without being judged.
     """
-    if isinstance(alpha, (str, int, float)):
-        return fit(check_alpha(alpha, mean), False).solution
-    values = sorted({check_alpha(a, mean) for a in alpha}, reverse=True)
-    if not values:
-        raise ValueError("alpha is empty: give at least one value")
+    values = check_alphas(alpha, mean)
     if len(values) == 1:
         return fit(values[0], False).solution
     path, best, least = [], None, math.inf
@@ -88,40 +85,90 @@ def best_of(alpha: Alpha, mean: float, rows: float, fit: Callable[[float, bool],
         if best is None or score < least:
             best, least = result.solution, score
     assert best is not None
-    if best.alpha in (values[0], values[-1]):
+    if math.isinf(least):
+        log.warning("none of the alphas leaves rows to judge it by; the largest, %.3g, is taken", best.alpha)
+    elif best.alpha in (values[0], values[-1]):
         end = "largest" if best.alpha == values[0] else "smallest"
         log.info("the best alpha, %.3g, is the %s one tried; a wider range may hold a better one", best.alpha, end)
     return best._replace(path=tuple(path))
 
 
+def effective_rows(total: float, squares: float) -> float:
+    """How many rows weights with this sum and sum of squares stand for: whole numbers count as repetitions, and a common factor does not matter."""
+    return max(total, total**2 / squares) if squares > 0 else 0.0
+
+
 def probes(length: int, like: Tensor) -> Tensor:
-    """Columns of ±1: ``tr A`` is the mean of ``gᵀ A g`` over them, and for large A nearly without error."""
+    """Columns of ±1: ``tr A`` is the mean of ``gᵀ A g`` over them, for positive A with a small relative error."""
     generator = torch.Generator().manual_seed(0)
     return torch.randint(0, 2, (length, PROBES), generator=generator).mul_(2).sub_(1).to(like)
 
 
-def check_alpha(alpha: float | str, mean: float) -> float:
+def check_alphas(alpha: Any, mean: float) -> list[float]:
+    """The values of λ, from the largest down, each once."""
+    several = not isinstance(alpha, str) and np.ndim(alpha) > 0
+    values = {_check_alpha(a, mean) for a in (alpha if several else [alpha])}
+    if not values:
+        raise ValueError("alpha is empty: give at least one value")
+    return sorted(values, reverse=True)
+
+
+def _check_alpha(alpha: Any, mean: float) -> float:
     if isinstance(alpha, str) and alpha == "mean":
         return mean if mean > 0 else 1.0
-    if isinstance(alpha, (str, bool)) or not math.isfinite(alpha) or alpha < 0:
+    try:
+        value = math.nan if isinstance(alpha, str | bool) else float(alpha)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not math.isfinite(value) or value < 0:
         raise ValueError(f"alpha must be 'mean' or a number of at least 0, or a list of these, got {alpha!r}")
-    return float(alpha)
+    return value
 
 
-def check_rows(x: Tensor, targets: Tensor, sample_weight: Tensor | None, n_in: int, n_out: int | None) -> None:
-    check_floating("x", x)
+def check_gate_weights(gate_weights: Any) -> list[Tensor]:
+    if isinstance(gate_weights, Tensor) or not len(gate_weights):
+        raise ValueError("gate_weights must be a list with a matrix for each layer, at least one")
+    weights = list(gate_weights)
+    for i, w in enumerate(weights):
+        check_floating(f"gate_weights[{i}]", w)
+        check_shape(f"gate_weights[{i}]", w, (None, len(weights[i - 1]) if i else None), "(gates, inputs)" if i == 0 else "(gates, gates below)")
+        check_dtype_device(f"gate_weights[{i}]", w, "gate_weights[0]", weights[0])
+        if not w.isfinite().all():
+            raise ValueError(f"gate_weights[{i}] contains NaN or infinity")
+    return weights
+
+
+def check_rows(
+    x: Tensor, targets: Tensor, sample_weight: Tensor | None, gate_weights: Sequence[Tensor], out: int | None = None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The same, with weights of the type of ``x``, and none of them with a history of gradients."""
+    for which, given in (("x", x), ("targets", targets)):
+        check_floating(which, given)
+        if given.layout != torch.strided:
+            raise TypeError(f"{which} is {given.layout}; convert it with .to_dense()")
+    n_in = gate_weights[0].shape[1]
     check_shape("x", x, (None, n_in), "(rows, in_features)")
-    check_shape("targets", targets, (len(x), n_out), "(rows, out_features)")
+    check_dtype_device("x", x, "gate_weights", gate_weights[0])
+    check_shape("targets", targets, (len(x), out), "(rows, out_features)")
     check_dtype_device("targets", targets, "x", x)
-    for name, tensor in (("x", x), ("targets", targets), ("sample_weight", sample_weight)):
-        if tensor is not None and not _all_finite(tensor):
-            raise ValueError(f"{name} contains NaN or infinity")
+    if not targets.shape[1]:
+        raise ValueError("targets has no columns")
     if sample_weight is not None:
+        if not isinstance(sample_weight, Tensor):
+            raise TypeError(f"sample_weight must be a torch tensor, got {type(sample_weight).__name__}; convert it with torch.as_tensor()")
         check_shape("sample_weight", sample_weight, (len(x),), "(rows,)")
+        sample_weight = sample_weight.detach().to(x)
         if (sample_weight < 0).any():
             raise ValueError("sample_weight must not be negative")
+    every: list[tuple[str, Tensor | None]] = [("x", x), ("targets", targets), ("sample_weight", sample_weight)]
+    for name, tensor in every:
+        if tensor is not None and tensor.numel() and not torch.linalg.vector_norm(tensor.detach()).square().isfinite():
+            if not tensor.isfinite().all():
+                raise ValueError(f"{name} contains NaN or infinity")
+            raise ValueError(f"{name} is so large that sums of its squares overflow {tensor.dtype}; scale it down, or use float64")
+    return x.detach(), targets.detach(), sample_weight
 
 
-def _all_finite(tensor: Tensor) -> bool:
-    """One sum is enough, unless it overflows."""
-    return bool(tensor.sum().isfinite()) or bool(tensor.isfinite().all())
+def check_some_rows(rows: float) -> None:
+    if not rows > 0:
+        raise ValueError("nothing to solve: there are no rows, or all have a weight of zero")

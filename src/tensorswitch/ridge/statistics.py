@@ -9,12 +9,23 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tensorswitch._checks import check_dtype_device, check_positive, check_shape
+from tensorswitch._checks import check_positive
 from tensorswitch._files import read_tensors, write_tensors
 from tensorswitch.inverted import combine_gates
 from tensorswitch.ridge._cholesky import packed_rows, solve_full, solve_packed
 from tensorswitch.ridge._gram import add_gram, gram_rows, packed_shape, pair_index, unpack
-from tensorswitch.ridge.problem import Alpha, Fit, Solution, best_of, check_rows, deep_gates, probes
+from tensorswitch.ridge.problem import (
+    Alpha,
+    Fit,
+    Solution,
+    best_of,
+    check_gate_weights,
+    check_rows,
+    check_some_rows,
+    deep_gates,
+    effective_rows,
+    probes,
+)
 
 FORMAT = "tensorswitch.RidgeStatistics"
 GRAM_ROWS = 1 << 16
@@ -38,14 +49,12 @@ class RidgeStatistics:
     """
 
     def __init__(self, gate_weights: Sequence[Tensor], out_features: int, *, dtype: torch.dtype = torch.float32, forgetting: float = 1.0) -> None:
-        if not gate_weights:
-            raise ValueError("gate_weights must hold at least one layer")
         if not 0 < forgetting <= 1:
             raise ValueError(f"forgetting must be above 0 and at most 1, got {forgetting}")
+        if dtype not in (torch.float32, torch.float64):
+            raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
         check_positive(out_features=out_features)
-        self.gate_weights = [w.detach().clone() for w in gate_weights]
-        for below, w in zip(self.gate_weights, self.gate_weights[1:], strict=False):
-            check_shape("gate_weights", w, (None, len(below)), "(gates, gates below)")
+        self.gate_weights = [w.detach().clone(memory_format=torch.contiguous_format) for w in check_gate_weights(gate_weights)]
         self.out_features, self.forgetting = out_features, forgetting
         self.in_features = self.gate_weights[0].shape[1]
         self.units = math.prod(len(w) for w in self.gate_weights)
@@ -53,29 +62,32 @@ class RidgeStatistics:
         self.gram = torch.zeros(packed_shape(self.units, self.in_features), dtype=dtype, device=device)
         self.cross = torch.zeros(self.units, self.in_features, out_features, dtype=dtype, device=device)
         self.target_energy = torch.zeros(out_features, dtype=torch.float64, device=device)
-        self.rows = 0.0
+        self.rows = self.weight_squares = 0.0  # the sums of the weights and of their squares
         self._torn = False
 
+    @torch.no_grad()
     def update(self, x: Tensor, targets: Tensor, sample_weight: Tensor | None = None) -> RidgeStatistics:
         """Add rows ``x`` (rows, in_features) with ``targets`` (rows, out_features). Nothing changes if they are refused."""
         self._check_whole()
-        check_rows(x, targets, sample_weight, self.in_features, self.out_features)
-        check_dtype_device("x", x, "gate_weights", self.gate_weights[0])
+        x, targets, sample_weight = check_rows(x, targets, sample_weight, self.gate_weights, self.out_features)
         self._torn = True
         if self.forgetting < 1:
-            for total in (self.gram, self.cross, self.target_energy):
+            for total in self._sums():
                 total *= self.forgetting
             self.rows *= self.forgetting
+            self.weight_squares *= self.forgetting**2
         for start in range(0, len(x), GRAM_ROWS):
             part = slice(start, start + GRAM_ROWS)
             rows, goal = x[part], targets[part]
-            gates = combine_gates(deep_gates(rows, self.gate_weights))
-            s = None if sample_weight is None else sample_weight[part, None]
-            if s is not None:
-                rows, goal = rows * s.sqrt(), goal * s.sqrt()
-            add_gram(self.gram, self.cross, rows, gates, goal)
+            with torch.autocast(x.device.type, enabled=False):
+                gates = combine_gates(deep_gates(rows, self.gate_weights))
+                s = None if sample_weight is None else sample_weight[part, None]
+                if s is not None:
+                    rows, goal = rows * s.sqrt(), goal * s.sqrt()
+                add_gram(self.gram, self.cross, rows, gates, goal)
             self.target_energy += goal.double().square().sum(0)
-            self.rows += float(len(rows) if s is None else s.sum())
+            self.rows += float(len(rows) if s is None else s.double().sum())
+            self.weight_squares += float(len(rows) if s is None else s.double().square().sum())
         self._torn = False
         return self
 
@@ -88,9 +100,14 @@ class RidgeStatistics:
             raise ValueError("the statistics were summed with different gate weights and cannot be merged")
         if self.out_features != other.out_features:
             raise ValueError(f"out_features differ: {self.out_features} and {other.out_features}")
+        if self.gram.device != other.gram.device:
+            raise ValueError(f"the statistics are on {self.gram.device} and {other.gram.device}")
+        self._torn = True
         for mine, theirs in zip(self._sums(), other._sums(), strict=True):
             mine += theirs
         self.rows += other.rows
+        self.weight_squares += other.weight_squares
+        self._torn = False
         return self
 
     def all_reduce(self) -> RidgeStatistics:
@@ -101,9 +118,9 @@ class RidgeStatistics:
         self._torn = True
         for total in self._sums():
             distributed.all_reduce(total)
-        count = torch.tensor(self.rows, dtype=torch.float64, device=self.gram.device)
-        distributed.all_reduce(count)
-        self.rows = float(count)
+        counts = torch.tensor([self.rows, self.weight_squares], dtype=torch.float64, device=self.gram.device)
+        distributed.all_reduce(counts)
+        self.rows, self.weight_squares = counts.tolist()
         self._torn = False
         return self
 
@@ -116,51 +133,66 @@ class RidgeStatistics:
     def solve(self, alpha: Alpha = "mean") -> Solution:
         """``(C + λI)⁻¹ S`` by Cholesky's factorisation; of several λ, the one with the least generalised cross-validation error."""
         self._check_whole()
-        if not self.rows:
-            raise ValueError("nothing to solve: no rows have been added yet")
-        return best_of(alpha, self.mean_diagonal(), self.rows, self._fit)
+        check_some_rows(self.rows)
+        return best_of(alpha, self.mean_diagonal(), effective_rows(self.rows, self.weight_squares), self._fit)
 
     def _fit(self, alpha: float, judged: bool) -> Fit:
         cross = self.cross.flatten(0, 1)
-        g = probes(len(cross), cross) if judged else cross[:, :0]
-        answer = self._solve(torch.cat([cross, g], dim=1), alpha)
+        features = len(cross)
+        # With many more rows than features an estimated trace will do; else what it leaves of the rows would drown in its error.
+        guess = judged and self.rows > 4 * features
+        g = probes(features, cross) if guess else cross[:, :0]
+        answer, trace = self._solve(torch.cat([cross, g], dim=1), alpha, judged and not guess)
         weight, u = answer.split([self.out_features, g.shape[1]], dim=1)
         solution = Solution(weight.contiguous().view(*self._shape()), alpha)
         if not judged:
             return Fit(solution)
+        if guess:
+            trace = float((g.double() * u).sum(0).mean())
         # At the solution C w = S − λw, so that tt − 2 w·S + w·Cw is
-        error = float(self.target_energy.sum() - (weight.double() * cross).sum() - alpha * weight.double().square().sum())
-        return Fit(solution, max(error, 0.0), len(cross) - alpha * float((g.double() * u).sum(0).mean()))
+        energy = float(self.target_energy.sum())
+        error = energy - float((weight.double() * cross).sum()) - alpha * float(weight.double().square().sum())
+        least = 100 * torch.finfo(self.gram.dtype).eps * energy  # below that it is rounding
+        return Fit(solution, max(error, least), features - alpha * trace)
 
-    def _solve(self, right: Tensor, shift: float) -> Tensor:
+    def _solve(self, right: Tensor, shift: float, traced: bool) -> tuple[Tensor, float]:
         if not self.gram.is_cpu:
             matrix = unpack(self.gram, self.units, self.in_features)
             matrix.diagonal().add_(shift)
-            return solve_full(matrix, right)
+            return solve_full(matrix, right, traced)
         order = len(right)
         step = max(1, SOLVE_BYTES // (order * self.in_features * self.gram.element_size())) * self.in_features
         rows = gram_rows(self.gram, self.units, self.in_features)
-        return solve_packed(packed_rows(order, rows, step, self.gram), order, right, shift)
+        return solve_packed(packed_rows(order, rows, step, self.gram), order, right, shift, traced)
 
     def save(self, path: str | Path) -> None:
         """Write as safetensors: whole or not at all."""
         self._check_whole()
         tensors = {"gram": self.gram, "cross": self.cross, "target_energy": self.target_energy}
         tensors.update({f"gate_weight.{i}": w for i, w in enumerate(self.gate_weights)})
-        write_tensors(path, FORMAT, tensors, {"rows": self.rows, "forgetting": self.forgetting})
+        write_tensors(path, FORMAT, tensors, {"rows": self.rows, "weight_squares": self.weight_squares, "forgetting": self.forgetting})
 
     @classmethod
     def load(cls, path: str | Path) -> RidgeStatistics:
         """Read what :meth:`save` wrote."""
         tensors, header = read_tensors(path, FORMAT)
+        layers = sum(name.startswith("gate_weight.") for name in tensors)
+        expected = {"gram", "cross", "target_energy", *(f"gate_weight.{i}" for i in range(max(1, layers)))}
         try:
-            weights = [tensors[f"gate_weight.{i}"] for i in range(len(tensors) - 3)]
-            result = cls(weights, tensors["cross"].shape[2], dtype=tensors["gram"].dtype, forgetting=header["forgetting"])
+            if expected != set(tensors):
+                raise ValueError(f"it holds {', '.join(sorted(tensors))}; expected {', '.join(sorted(expected))}")
+            weights = [tensors[f"gate_weight.{i}"] for i in range(layers)]
+            result = cls(weights, tensors["cross"].shape[-1], dtype=tensors["gram"].dtype, forgetting=header["forgetting"])
             for name in ("gram", "cross", "target_energy"):
-                if tensors[name].shape != getattr(result, name).shape:
-                    raise ValueError(f"{name} has shape {tuple(tensors[name].shape)}, expected {tuple(getattr(result, name).shape)}")
-                setattr(result, name, tensors[name])
-            result.rows = float(header["rows"])
+                mine, theirs = getattr(result, name), tensors[name]
+                if (theirs.shape, theirs.dtype) != (mine.shape, mine.dtype):
+                    raise ValueError(f"{name} is {theirs.dtype} of {tuple(theirs.shape)}, expected {mine.dtype} of {tuple(mine.shape)}")
+                if not theirs.isfinite().all():
+                    raise ValueError(f"{name} contains NaN or infinity")
+                setattr(result, name, theirs)
+            result.rows, result.weight_squares = float(header["rows"]), float(header["weight_squares"])
+            if not (0 <= result.rows < math.inf and 0 <= result.weight_squares < math.inf):
+                raise ValueError(f"it says that it holds {result.rows} rows")
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise ValueError(f"{path} does not hold whole ridge statistics: {error}") from error
         return result

@@ -1,0 +1,117 @@
+"""Training: an epoch against a plain loop with the naive layer, and errors after one pass over MNIST.
+
+    python benchmarks/training.py speed
+    [TENSORSWITCH_DATA=DIR] python benchmarks/training.py errors
+
+The naive layer builds the expanded tensor and multiplies; the plain loop indexes batches out of the data and calls an unfused optimiser. Errors are
+means over three seeds at width 256 on 256 principal components with the paper's settings, added to ``benchmarks/results/training.md`` row by row.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from _measure import describe, print_table, side_by_side
+from tensorswitch.data import load
+from tensorswitch.models import mlp
+from tensorswitch.training import Learner, Rows, train
+
+RESULTS = Path(__file__).parent / "results" / "training.md"
+BATCH, STEPS = 128, 20
+ORIGINAL = {64: 12, 256: 355}  # milliseconds a batch of the paper's implementation on two such cores
+SEEDS = (0, 1, 2)
+CASES = [("ss", 1), ("ss", 2), ("ss", 3), ("ts-lrc", 1), ("ts-lrc", 2), ("ts-ibp-lrc", 1), ("ts-ibp-lrc", 2)]
+PAPER = {"ss": "16.3", "ts-lrc": "3.3", "ts-ibp-lrc": "3.3"}
+HEADER = "| method | depth | test error after one epoch, % (mean of 3, each) | paper's best of its grid, % | epoch s |\n" + "|---" * 5 + "|\n"
+
+
+class NaiveLayer(nn.Module):
+    """``flatten(h ⊗ x) W``, by autograd."""
+
+    def __init__(self, n_in: int, gates: int, out: int) -> None:
+        super().__init__()
+        self.gate_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(gates, n_in)), requires_grad=False)
+        self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(gates * n_in, out)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = (F.linear(x.detach(), self.gate_weight) > 0).to(x.dtype)
+        return (h.unsqueeze(2) * x.unsqueeze(1)).flatten(1) @ self.weight
+
+
+def plain_epoch(network: nn.Module, rows: Rows) -> Callable[[], None]:
+    optimizer = torch.optim.SGD([p for p in network.parameters() if p.requires_grad], lr=1e-3, momentum=0.9, weight_decay=1e-3)
+
+    def run() -> None:
+        for batch in torch.randperm(len(rows.x)).split(BATCH):
+            optimizer.zero_grad()
+            F.cross_entropy(network(rows.x[batch]), rows.y[batch]).backward()
+            optimizer.step()
+
+    return run
+
+
+def bare_steps(learner: Learner, rows: Rows) -> Callable[[], None]:
+    """The same steps without order, measuring or watching: what a loop cannot do without."""
+
+    def run() -> None:
+        for start in range(0, len(rows.x), BATCH):
+            learner.optimizer.zero_grad(set_to_none=True)
+            F.cross_entropy(learner.network(rows.x[start : start + BATCH]), rows.y[start : start + BATCH]).backward()
+            learner.optimizer.step()
+
+    return run
+
+
+def speed() -> None:
+    print(f"{describe()}; LRC, depth 2, n inputs, gates and outputs, batch {BATCH}, {STEPS} batches\n")
+    rows_of_table = []
+    for n in (64, 128, 256):
+        torch.manual_seed(0)
+        rows = Rows(torch.randn(STEPS * BATCH, n), torch.randint(0, 10, (STEPS * BATCH,)))
+        learner = Learner(mlp(n, 10, kind="ts-lrc", depth=2, width=n), batch_size=BATCH)
+        naive = nn.Sequential(NaiveLayer(n, n, n), NaiveLayer(n, n, 10))
+        runs = {"ours": lambda: learner.epoch(rows), "bare": bare_steps(learner, rows), "plain": plain_epoch(naive, rows)}
+        times = side_by_side(runs, seconds=15, least=5)  # type: ignore[arg-type]
+        batch = {name: 1000 * seconds / STEPS for name, seconds in times.items()}
+        overhead = 100 * (times["ours"] / times["bare"] - 1)
+        ratio = times["ours"] / times["plain"]
+        rows_of_table.append(
+            [str(n), f"{batch['ours']:.2f}", f"{batch['plain']:.2f}", f"{ratio:.2f}", f"{overhead:.0f} %", str(ORIGINAL.get(n, "–"))]
+        )
+    print_table(
+        ["n", "ours, ms a batch", "plain loop, naive layer, ms", "ratio", "overhead of the loop", "original implementation, ms"], rows_of_table
+    )
+
+
+def errors() -> None:
+    split = load("mnist").protocol(256)
+    rows, test = (Rows(torch.from_numpy(x), torch.from_numpy(y)) for x, y in ((split.train, split.train_labels), (split.test, split.test_labels)))
+    if not RESULTS.exists():
+        RESULTS.write_text(f"Made by `benchmarks/training.py errors` on MNIST, 256 principal components, width 256; {describe()}.\n\n{HEADER}")
+    for kind, depth in CASES:
+        start = f"| {kind} | {depth} |"
+        if start in RESULTS.read_text():
+            continue
+        found, seconds = [], []
+        for seed in SEEDS:
+            torch.manual_seed(seed)
+            learner = Learner(mlp(256, 10, kind=kind, depth=depth, width=256), seed=seed)
+            before = time.perf_counter()
+            found.append(100 * train(learner, rows, epochs=1, test=test).epochs[0].test_error)
+            seconds.append(time.perf_counter() - before)
+        row = f"{start} {np.mean(found):.2f} ({', '.join(f'{e:.2f}' for e in found)}) | {PAPER[kind]} | {min(seconds):.1f} |\n"
+        with RESULTS.open("a") as file:
+            file.write(row)
+        print(row, end="", flush=True)
+
+
+if __name__ == "__main__":
+    {"speed": speed, "errors": errors}[sys.argv[1] if len(sys.argv) > 1 else "speed"]()

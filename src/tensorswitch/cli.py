@@ -1,0 +1,304 @@
+"""The command line: parses, calls, prints."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+import tensorswitch
+from tensorswitch import data as datasets
+from tensorswitch._files import replacing
+from tensorswitch.data import Dataset, Preparation
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Tensor Switching networks, side by side with ReLU ones."
+)
+data_app = typer.Typer(no_args_is_help=True, help="Data sets: which there are, fetch them, look at one.")
+app.add_typer(data_app, name="data")
+out, err = Console(), Console(stderr=True)
+
+Data = Annotated[str, typer.Option("--data", "-d", help="A data set by name (see `tensorswitch data list`), or the path of your own.")]
+Depth = Annotated[int | None, typer.Option(help="Hidden layers.")]
+Width = Annotated[int | None, typer.Option(help="Units (gates) of each.")]
+Epochs = Annotated[int | None, typer.Option(help="Passes over the data.")]
+Rate = Annotated[float | None, typer.Option("--lr", help="Learning rate.")]
+Batch = Annotated[int | None, typer.Option(help="Rows of a step.")]
+Components = Annotated[int | None, typer.Option(help="Principal components to project on; 0 leaves the pixels.")]
+Seed = Annotated[int, typer.Option(help="Seed of weights and order.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(tensorswitch.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_version)] = False,
+) -> None:
+    _state["debug"] = debug
+
+
+_state = {"debug": False}
+
+
+@contextmanager
+def _stoppable(folder: Path) -> Iterator[None]:
+    """Ctrl-C leaves a folder to go on from."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        err.print(f"stopped; the same command goes on from what is in {folder}")
+        raise typer.Exit(130) from None
+
+
+@app.command()
+def compare(
+    data: Data = "digits",
+    folder: Annotated[Path | None, typer.Option("--out", "-o", help="Where results go; a run that was stopped goes on there.")] = None,
+    methods: Annotated[str | None, typer.Option(help="Some of the methods, with commas between them.")] = None,
+    depth: Depth = None,
+    width: Width = None,
+    epochs: Epochs = None,
+    lr: Rate = None,
+    batch_size: Batch = None,
+    components: Components = None,
+    seed: Seed = 0,
+) -> None:
+    """Train SS and every TS method on one data set; print the table and write report.html."""
+    from tensorswitch.compare import METHODS, Settings, check_methods
+    from tensorswitch.compare import compare as run
+    from tensorswitch.report import HEADER, cells, write_report
+
+    content = datasets.load(data)
+    settings = Settings.for_data(content, depth=depth, width=width, epochs=epochs, lr=lr, batch_size=batch_size, components=components, seed=seed)
+    if settings.components == 0:
+        settings = Settings(**{**vars(settings), "components": None})
+    folder = folder or Path(f"compare-{content.name}")
+    chosen = check_methods([m.strip() for m in methods.split(",")] if methods else METHODS)
+    out.print(f"{_describe(content)}; results go to {folder}")
+    columns = [TextColumn("{task.description:28}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
+    with _stoppable(folder), Progress(*columns, console=err) as bars:
+        tasks = {m: bars.add_task(METHODS.get(m, m), total=None, start=False, note="", visible=False) for m in chosen}
+
+        def watch(method: str, done: int, total: int, note: str) -> None:
+            if not bars.tasks[tasks[method]].started:
+                bars.start_task(tasks[method])
+            finished = total == done == 1
+            bars.update(tasks[method], visible=True, note=note, total=None if total == 1 and not done else total, completed=done)
+            if finished:
+                bars.stop_task(tasks[method])
+
+        result = run(content, settings, folder, chosen, watch)
+    table = Table(title=f"Test error on {content.name}")
+    for i, name in enumerate(HEADER):
+        table.add_column(name, justify="left" if i in (0, 6) else "right")
+    for row in cells(result):
+        table.add_row(*row)
+    out.print(table)
+    write_report(result, folder / "report.html", "tensorswitch " + " ".join(sys.argv[1:]))
+    out.print(f"Curves and filters: {folder / 'report.html'}")
+
+
+def _from_toml(context: typer.Context, path: Path | None) -> Path | None:
+    """Settings of a file become defaults, which options on the command line override."""
+    if path is None:
+        return None
+    try:
+        settings = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise typer.BadParameter(f"{path} is not there") from None
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"{path} is not a TOML file: {error}") from None
+    known = {p.name: p for p in context.command.params}
+    settings = {{"out": "folder"}.get(key, key.replace("-", "_")): value for key, value in settings.items()}
+    if unknown := [key for key in settings if key not in known or key == "config"]:
+        raise typer.BadParameter(
+            f"{path} sets {', '.join(unknown)}; known are {', '.join('out' if k == 'folder' else k for k in known if k != 'config')}"
+        )
+    context.default_map = {**(context.default_map or {}), **settings}
+    return path
+
+
+@app.command()
+def train(
+    data: Data = "digits",
+    folder: Annotated[
+        Path, typer.Option("--out", "-o", help="Where checkpoints, history and the model go; a run that was stopped goes on there.")
+    ] = Path("run"),
+    kind: Annotated[str, typer.Option(help="ss, ts-lrc, ts-ibp-lrc or ts-ibp.")] = "ts-lrc",
+    architecture: Annotated[str, typer.Option(help="mlp or cnn.")] = "mlp",
+    depth: Annotated[int, typer.Option(help="Hidden layers.")] = 2,
+    width: Annotated[int, typer.Option(help="Units (gates) of each.")] = 256,
+    convolutions: Annotated[int, typer.Option(help="Convolutions in each block of a cnn.")] = 1,
+    epochs: Annotated[int, typer.Option(help="Passes over the data, those before a stop included.")] = 10,
+    optimizer: Annotated[str, typer.Option(help="sgd, adam or adamw.")] = "sgd",
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
+    momentum: Annotated[float, typer.Option(help="Of sgd.")] = 0.9,
+    weight_decay: Annotated[float, typer.Option(help="L2 penalty on what is trained.")] = 1e-3,
+    batch_size: Annotated[int, typer.Option(help="Rows of a step.")] = 128,
+    patience: Annotated[int | None, typer.Option(help="Stop after so many epochs without a better validation error.")] = None,
+    components: Components = None,
+    device: Annotated[str, typer.Option(help="Where torch computes.")] = "cpu",
+    precision: Annotated[str | None, typer.Option(help="bf16 for products in bfloat16.")] = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write events too.")] = False,
+    seed: Seed = 0,
+    config: Annotated[Path | None, typer.Option(help="A TOML file with any of these settings.", callback=_from_toml, is_eager=True)] = None,
+) -> None:
+    """Train one network, and keep the epoch of least validation error in OUT/model.safetensors."""
+    from tensorswitch.models import cnn, mlp, save_model
+    from tensorswitch.training import Learner, Rows
+    from tensorswitch.training import train as run
+
+    content = datasets.load(data)
+    if architecture not in ("mlp", "cnn"):
+        raise ValueError(f"architecture must be mlp or cnn, got {architecture}")
+    split = content.protocol(components or None, flat=architecture == "mlp")
+    torch.manual_seed(seed)
+    classes = len(content.class_names)
+    if architecture == "mlp":
+        network = mlp(split.train.shape[1], classes, kind=kind, depth=depth, width=width)
+    elif split.train.ndim != 4:
+        raise ValueError(f"{content.name} has rows of {split.train.shape[1]} features, no images, for a cnn to look at; use --architecture mlp")
+    else:
+        network = cnn(split.train.shape[1], split.train.shape[2:], classes, kind=kind, convolutions=convolutions, depth=depth, width=width)
+    settings = {
+        "optimizer": optimizer,
+        "lr": lr,
+        "momentum": momentum,
+        "weight_decay": weight_decay,
+        "batch_size": batch_size,
+        "precision": precision,
+    }
+    learner = Learner(network, seed=seed, device=device, **settings)  # type: ignore[arg-type]
+    rows = [Rows(torch.from_numpy(x), torch.from_numpy(y)) for x, y in zip(split[0:6:2], split[1:6:2], strict=True)]
+    out.print(f"{_describe(content)}; {kind} {architecture}; results go to {folder}")
+    notes = {"data": content.name, "rows": len(split.train), "components": components or None, "seed": seed, **settings, **network.description}
+    parts: dict[str, Any] = {"validation": rows[1], "test": rows[2]}
+    keep: dict[str, Any] = {"folder": folder, "notes": notes, "tensorboard": tensorboard}
+    with _stoppable(folder):
+        history = run(learner, rows[0], epochs=epochs, patience=patience, progress=True, **parts, **keep)
+    learner.restore(folder / "best.safetensors", notes)
+    preparation = {"mean": torch.from_numpy(split.preparation.mean)}
+    if split.preparation.basis is not None:
+        preparation["basis"] = torch.from_numpy(split.preparation.basis)
+    save_model(
+        network, folder / "model.safetensors", preparation, class_names=list(content.class_names), flat=split.preparation.flat, data=content.name
+    )
+    best = history.best
+    first = history.epochs[0]
+    out.print(f"Test error {100 * first.test_error:.2f} % after one pass, {100 * best.test_error:.2f} % at epoch {best.epoch}, best by validation.")
+    out.print(f"Model: {folder / 'model.safetensors'}; history: {folder / 'history.csv'}")
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model.safetensors, or the folder of `tensorswitch train` that has one.")],
+    data: Annotated[str, typer.Argument(help="A data set, whose test rows are taken, or a .npy file of rows or images alone.")],
+    target: Annotated[Path | None, typer.Option("--out", "-o", help="Write the predictions there, as CSV.")] = None,
+) -> None:
+    """Predict labels with a trained network."""
+    from tensorswitch.models import load_model_with_extra
+    from tensorswitch.training import Learner
+
+    path = model / "model.safetensors" if model.is_dir() else model
+    network, extra, notes = load_model_with_extra(path)
+    if "mean" not in extra or "class_names" not in notes:
+        raise ValueError(f"{path} does not say how its inputs are prepared; use a model that `tensorswitch train` made")
+    names = notes["class_names"]
+    images, labels = _rows_to_predict(data)
+    basis = extra["basis"].numpy() if "basis" in extra else None
+    inputs = Preparation(extra["mean"].numpy(), basis, notes["flat"])(images)
+    probabilities = Learner(network).outputs(torch.from_numpy(inputs)).softmax(1).numpy()
+    found = probabilities.argmax(1)
+    if labels is not None:
+        out.print(f"{len(found)} test rows of {data}: error {100 * float(np.mean(found != labels)):.2f} %")
+    if target is not None:
+        with replacing(target) as partial, partial.open("w", encoding="utf-8") as file:
+            file.write("row,label,probability\n")
+            file.writelines(f"{i},{json.dumps(names[k])},{probabilities[i, k]:.6f}\n" for i, k in enumerate(found))
+        out.print(f"Predictions: {target}")
+    elif labels is None:
+        for k in found:
+            print(names[k])
+
+
+def _rows_to_predict(data: str) -> tuple[np.ndarray, np.ndarray | None]:
+    from tensorswitch.data.readers import read_npy
+    from tensorswitch.data.sources import _rows
+
+    path = Path(data)
+    if path.suffix == ".npy" and path.stem not in ("x", "X", "images"):
+        return _rows(path, read_npy(path)), None
+    content = datasets.load(data)
+    return content.test_images, content.test_labels
+
+
+@data_app.command("list")
+def data_list() -> None:
+    """The data sets known by name, and whether they are at hand."""
+    table = Table("name", "at hand", "where it is looked for")
+    for name in datasets.NAMES:
+        if name == "digits":
+            table.add_row(name, "yes", "comes with scikit-learn")
+            continue
+        found = datasets.sources._found(name, extra=False)
+        table.add_row(name, "yes" if found else "no", str(found) if found else ", ".join(map(str, datasets.folders(name))))
+    out.print(table)
+
+
+@data_app.command("fetch")
+def data_fetch(name: str, extra: Annotated[bool, typer.Option("--extra", help="SVHN's extra images too.")] = False) -> None:
+    """Download a data set, check it, and say where it is."""
+    out.print(f"{name} is in {datasets.fetch(name, extra=extra)}")
+
+
+@data_app.command("info")
+def data_info(name: Annotated[str, typer.Argument(help="A data set by name, or the path of your own.")]) -> None:
+    """How many rows, of what shape, in which classes."""
+    content = datasets.load(name)
+    out.print(_describe(content))
+    table = Table("class", "training", "test")
+    for i, label in enumerate(content.class_names):
+        table.add_row(label, str(int((content.train_labels == i).sum())), str(int((content.test_labels == i).sum())))
+    out.print(table)
+
+
+def _describe(content: Dataset) -> str:
+    shape = " × ".join(map(str, content.train_images.shape[1:]))
+    kind = "images" if content.train_images.ndim == 4 else "rows of features"
+    rows = f"{len(content.train_images)} to learn, {len(content.test_images)} to test"
+    return f"{content.name}: {rows}, {kind} {shape}, {len(content.class_names)} classes"
+
+
+def main() -> None:
+    """Errors are one line with what to do; tracebacks only with --debug."""
+    from tensorswitch.training import DivergedError
+
+    known: Any = (ValueError, TypeError, OSError, MemoryError, DivergedError)
+    try:
+        app()
+    except known as error:
+        if _state["debug"]:
+            raise
+        err.print("error: ", style="red", end="")
+        err.print(str(error) or type(error).__name__, markup=False, highlight=False, soft_wrap=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

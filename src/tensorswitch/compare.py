@@ -1,0 +1,234 @@
+"""SS and every TS method on one data set, side by side: the main job of the command line.
+
+Each method leaves its result in a file of its own, so that a run that was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tensorswitch._files import write_text
+from tensorswitch.data import Dataset, Split
+from tensorswitch.estimators import TSKernelSVC, kernel_svc_grid
+from tensorswitch.history import Epoch, History
+from tensorswitch.models import Network, mlp
+from tensorswitch.ridge import apply_readout
+from tensorswitch.ridge import solve as solve_ridge
+from tensorswitch.training import Learner, Rows, train
+
+__all__ = ["METHODS", "Comparison", "Result", "Settings", "compare"]
+
+SMALL = 10_000  # training rows below which networks are narrower and steps larger
+GRID_ROWS = 5_000  # up to so many rows the depth of a kernel is chosen by validation, else it is KERNEL_DEPTH
+KERNEL_DEPTHS, KERNEL_DEPTH, KERNEL_C = (1, 2, 3, 5), 3, (1.0, 10.0, 100.0)
+ALPHAS = (0.01, 0.1, 1.0)  # of the mean of the diagonal
+METHODS = {
+    "svm-ss": "SVM SS",
+    "svm-ts": "SVM TS",
+    "ss": "MLP SS",
+    "rr": "MLP TS RR",
+    "ts-lrc": "MLP TS LRC",
+    "ts-ibp-lrc": "MLP TS IBP-LRC",
+    "ts-ibp": "MLP TS IBP",
+}
+Watch = Callable[[str, int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Of the networks; what is None is chosen by the size of the data."""
+
+    depth: int
+    width: int
+    epochs: int
+    lr: float
+    batch_size: int
+    components: int | None
+    seed: int
+
+    @classmethod
+    def for_data(cls, data: Dataset, **given: Any) -> Settings:
+        small = len(data.train_images) < SMALL
+        features = math.prod(data.train_images.shape[1:])
+        fitting = {
+            "depth": 2,
+            "width": 64 if small else 256,
+            "epochs": 20 if small else 10,
+            "lr": 1e-2 if small else 1e-3,
+            "batch_size": 32 if small else 128,
+            "components": None if features <= 128 else 64,
+            "seed": 0,
+        }
+        return cls(**{**fitting, **{key: value for key, value in given.items() if value is not None}})
+
+
+@dataclass
+class Result:
+    """One row of the table; errors are fractions."""
+
+    method: str
+    depth: int
+    seconds: float  # of an epoch, or of the whole fit where there are no epochs
+    one_pass: float = math.nan
+    best: float = math.nan
+    best_epoch: int | None = None
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+    filters: list[list[float]] | None = None  # of hidden units, in pixels
+    note: str = ""
+
+
+@dataclass
+class Comparison:
+    data: str
+    shape: tuple[int, ...]
+    settings: Settings
+    results: list[Result]
+
+    def relative_time(self, result: Result) -> float:
+        """Seconds against an epoch of the SS network."""
+        ss = next((r for r in self.results if r.method == "ss"), None)
+        return result.seconds / ss.seconds if ss else math.nan
+
+
+def compare(data: Dataset, settings: Settings, folder: Path, methods: Iterable[str] = METHODS, watch: Watch | None = None) -> Comparison:
+    """Run the methods; ``watch(method, done, total, note)`` is told of every epoch."""
+    methods = check_methods(methods)
+    folder.mkdir(parents=True, exist_ok=True)
+    split = data.protocol(settings.components)
+    tell = watch or (lambda *_: None)
+    results = []
+    for method in methods:
+        path = folder / f"{method}.json"
+        key = {"data": data.name, "rows": len(data.train_images), **asdict(settings)}
+        result = _finished(path, key)
+        if result is None:
+            run = {"svm-ss": _svm, "svm-ts": _svm, "rr": _ridge}.get(method, _network)
+            tell(method, 0, 1, "")
+            result = run(method, split, settings, folder / method, tell)
+            write_text(path, json.dumps({"settings": key, "result": asdict(result)}))
+        tell(method, 1, 1, _errors(result))
+        results.append(result)
+    return Comparison(data.name, data.train_images.shape[1:], settings, results)
+
+
+def check_methods(methods: Iterable[str]) -> list[str]:
+    chosen = list(methods)
+    if unknown := [m for m in chosen if m not in METHODS]:
+        raise ValueError(f"unknown methods {', '.join(unknown)}; known are {', '.join(METHODS)}")
+    return chosen
+
+
+def _finished(path: Path, key: dict[str, Any]) -> Result | None:
+    """The result of an earlier run with the same settings."""
+    try:
+        content = json.loads(path.read_text())
+        return Result(**content["result"]) if content["settings"] == key else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _network(method: str, split: Split, settings: Settings, folder: Path, tell: Watch) -> Result:
+    depth = 1 if method == "ts-ibp" and settings.width**settings.depth > 64**2 else settings.depth  # its readout has width^depth · inputs weights
+    torch.manual_seed(settings.seed)
+    network = mlp(split.train.shape[1], int(split.train_labels.max()) + 1, kind=method, depth=depth, width=settings.width)
+    learner = Learner(network, lr=settings.lr, batch_size=settings.batch_size, seed=settings.seed)
+
+    def after(epoch: Epoch) -> None:
+        tell(method, epoch.epoch, settings.epochs, f"test error {100 * epoch.test_error:.2f} %")
+
+    notes = {**asdict(settings), "depth": depth, "method": method, "rows": len(split.train)}
+    options: dict[str, Any] = {"validation": _rows(split.validation, split.validation_labels), "test": _rows(split.test, split.test_labels)}
+    history = _train_or_start_anew(learner, _rows(split.train, split.train_labels), settings.epochs, folder, notes, after, options)
+    best = history.best
+    return Result(
+        method,
+        depth,
+        min(e.seconds for e in history.epochs),
+        history.epochs[0].test_error,
+        best.test_error,
+        best.epoch,
+        [asdict(e) for e in history.epochs],
+        _filters(network, split),
+        "uncompressed at depth 1 only" if depth != settings.depth else "",
+    )
+
+
+def _train_or_start_anew(
+    learner: Learner, rows: Rows, epochs: int, folder: Path, notes: dict[str, Any], after: Callable[[Epoch], None], options: dict[str, Any]
+) -> History:
+    """A checkpoint of other settings in the folder is of no use."""
+    checkpoint = folder / "checkpoint.safetensors"
+    if checkpoint.exists():
+        try:
+            learner.restore(checkpoint, notes)
+        except ValueError:
+            checkpoint.unlink()
+    return train(learner, rows, epochs=epochs, folder=folder, notes=notes, after=after, **options)
+
+
+def _ridge(method: str, split: Split, settings: Settings, folder: Path, tell: Watch) -> Result:
+    """The readout solved in one pass, λ chosen by generalised cross-validation around the mean of the diagonal."""
+    from tensorswitch.ridge import deep_gates, mean_diagonal
+
+    n_in, gates = split.train.shape[1], settings.width
+    generator = torch.Generator().manual_seed(settings.seed)
+    weight = (2 * torch.rand(gates, n_in, generator=generator) - 1) * math.sqrt(6 / (n_in + gates))
+    x, y = torch.from_numpy(split.train), torch.from_numpy(split.train_labels)
+    targets = 2 * torch.nn.functional.one_hot(y).to(x.dtype) - 1
+    start = time.perf_counter()
+    mean = mean_diagonal(x, deep_gates(x, [weight]))
+    solution = solve_ridge(x, targets, [weight], [a * mean for a in ALPHAS], tol=1e-2)
+    seconds = time.perf_counter() - start
+    error = _error(apply_readout(torch.from_numpy(split.test), [weight], solution.weight).argmax(1).numpy(), split.test_labels)
+    return Result(method, 1, seconds, error, error, 1, note=f"λ = {solution.alpha / mean:.2g} × mean")
+
+
+def _svm(method: str, split: Split, settings: Settings, folder: Path, tell: Watch) -> Result:
+    kind, depth, C = method.removeprefix("svm-"), KERNEL_DEPTH, KERNEL_C[1]
+    start = time.perf_counter()
+    if len(split.train) <= GRID_ROWS and len(split.validation):
+        rows = (split.train, split.train_labels, split.validation, split.validation_labels)
+        errors = kernel_svc_grid(*rows, kinds=[kind], depths=KERNEL_DEPTHS, Cs=KERNEL_C)
+        _, depth, C = min(errors, key=lambda k: (errors[k], k))
+    model = TSKernelSVC(kind, depth, C, normalize=True, max_memory_gb=8).fit(split.train, split.train_labels)
+    seconds = time.perf_counter() - start
+    error = _error(model.predict(split.test), split.test_labels)
+    return Result(method, depth, seconds, math.nan, error, note=f"C = {C:g}")
+
+
+def _filters(network: Network, split: Split, count: int = 16) -> list[list[float]] | None:
+    """The weights of the first units of the first layer, seen in pixels."""
+    first = next(iter(network))
+    for name in ("gate_weight", "weight"):
+        weight = getattr(first, name, None)
+        if weight is not None and weight.dim() == 2:
+            break
+    else:
+        weight = next(iter(getattr(first, "gate_weights", [])), None)
+    if weight is None:
+        return None
+    units = weight.detach().cpu().numpy()[:count]
+    basis = split.preparation.basis
+    seen: list[list[float]] = (units if basis is None else units @ basis.T).round(5).tolist()
+    return seen
+
+
+def _rows(x: np.ndarray, y: np.ndarray) -> Rows:
+    return Rows(torch.from_numpy(x), torch.from_numpy(y))
+
+
+def _error(predicted: np.ndarray, labels: np.ndarray) -> float:
+    return float(np.mean(predicted != labels))
+
+
+def _errors(result: Result) -> str:
+    return f"test error {100 * result.best:.2f} %"

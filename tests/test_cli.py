@@ -1,0 +1,156 @@
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from tensorswitch.cli import app, main
+from tensorswitch.models import load_model
+
+QUICK = ["--epochs", "2", "--width", "8", "--lr", "0.05", "--batch-size", "32"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TENSORSWITCH_DATA", raising=False)
+    return tmp_path
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, list(arguments))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def test_help_names_every_command():
+    text = run("--help").output
+    for command in ("compare", "train", "predict", "data"):
+        assert command in text
+
+
+def test_train_then_predict(folder):
+    printed = run("train", *QUICK, "--out", "a").output
+    error = re.search(r"([\d.]+) % at epoch (\d)", printed)
+    assert error is not None
+    assert sorted(p.name for p in (folder / "a").iterdir()) == [
+        "best.safetensors", "checkpoint.safetensors", "history.csv", "history.json", "model.safetensors",
+    ]  # fmt: skip
+    assert load_model(folder / "a" / "model.safetensors").description["kind"] == "ts-lrc"
+    assert f"540 test rows of digits: error {error[1]} %" in run("predict", "a", "digits", "--out", "p.csv").output
+    with (folder / "p.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 540
+    assert {row["label"] for row in rows} <= set("0123456789")
+    assert all(0.1 <= float(row["probability"]) <= 1 for row in rows)
+
+
+def test_predict_rows_without_labels(folder):
+    run("train", *QUICK, "--components", "10", "--kind", "ss", "--out", "a")
+    np.save(folder / "new.npy", np.zeros((3, 8, 8), np.uint8))
+    assert len(run("predict", "a/model.safetensors", "new.npy").output.split()) == 3
+
+
+def test_a_cnn_on_images(folder):
+    np.savez(folder / "mine.npz", x=np.random.default_rng(0).integers(0, 256, (60, 8, 8), dtype=np.uint8), y=np.arange(60) % 2)
+    assert "ts-lrc cnn" in run("train", "--data", "mine.npz", "--architecture", "cnn", "--epochs", "1", "--width", "8").output
+
+
+def test_settings_from_a_file_are_overridden_by_options(folder):
+    (folder / "a.toml").write_text('kind = "ss"\nepochs = 3\nwidth = 8\nbatch-size = 64\nout = "there"\n')
+    run("train", "--config", "a.toml", "--epochs", "1")
+    assert load_model(folder / "there" / "model.safetensors").description["kind"] == "ss"
+    assert len(json.loads((folder / "there" / "history.json").read_text())) == 1
+
+
+def test_training_goes_on_in_its_folder(folder):
+    run("train", *QUICK, "--out", "a")
+    run("train", *QUICK, "--epochs", "4", "--out", "a")
+    assert len(json.loads((folder / "a" / "history.json").read_text())) == 4
+
+
+def test_compare_prints_the_table_and_writes_the_report(folder):
+    arguments = ["compare", *QUICK, "--components", "8", "--out", "c"]
+    printed = run(*arguments).output
+    for method in ("SVM SS", "SVM TS", "MLP SS", "MLP TS RR", "MLP TS LRC", "MLP TS IBP-LRC", "MLP TS IBP"):
+        assert method in printed
+    page = (folder / "c" / "report.html").read_text()
+    assert page.count("<tr>") == 8
+    assert page.count("data:image/png;base64") == 5  # the curves, and the filters of four networks
+    assert "http" not in page.replace("http-equiv", "")  # it needs nothing from elsewhere
+    changed = (folder / "c" / "ss.json").stat().st_mtime_ns
+    run(*arguments)
+    assert (folder / "c" / "ss.json").stat().st_mtime_ns == changed  # what is done is not done again
+    run(*arguments, "--seed", "1", "--methods", "ss")
+    assert (folder / "c" / "ss.json").stat().st_mtime_ns != changed
+
+
+def test_compare_a_table_of_ones_own(folder):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 3))
+    lines = [",".join(f"{v:.3f}" for v in row) + f",{'near' if abs(row).sum() < 2.3 else 'far'}" for row in x]
+    (folder / "mine.csv").write_text("a,b,c,label\n" + "\n".join(lines))
+    printed = run("compare", "--data", "mine.csv", *QUICK, "--methods", "ss,rr,ts-lrc").output
+    assert "140 to learn, 60 to test, rows of features 3, 2 classes" in printed
+    assert (folder / "compare-mine" / "report.html").exists()
+
+
+def test_data_commands():
+    assert "comes with scikit-learn" in run("data", "list").output
+    assert "1257 to learn" in run("data", "info", "digits").output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["train", "--data", "nist"], 1, "error: 'nist' is neither a data set known by name"),
+        (["train", "--kind", "relu"], 1, "error: kind must be one of 'ss'"),
+        (["train", "--lr", "0"], 1, "error: lr must be above 0"),
+        (["compare", "--methods", "magic"], 1, "error: unknown methods magic; known are svm-ss"),
+        (["predict", "nowhere", "digits"], 1, "error: nowhere is not there"),
+        (["data", "fetch", "digits"], 1, "error: there is nothing to fetch for 'digits'"),
+        (["train", "--config", "none.toml"], 2, "none.toml is not there"),
+        (["train", "--depth", "x"], 2, "Invalid value"),
+        (["fly"], 2, "No such command"),
+    ],
+)
+def test_errors_are_one_line_and_tell_what_to_do(arguments, code, message, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["tensorswitch", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == code
+    printed = capsys.readouterr().err
+    assert message in " ".join(printed.replace("│", " ").split())
+    assert "Traceback" not in printed
+    if code == 1:
+        assert printed.count("\n") == 1
+
+
+def test_debug_shows_the_traceback(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["tensorswitch", "--debug", "train", "--kind", "relu"])
+    with pytest.raises(ValueError, match="kind must be one of"):
+        main()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_control_c_leaves_a_folder_to_go_on_from(folder):
+    command = [sys.executable, "-m", "tensorswitch.cli", "train", *QUICK, "--epochs", "100000", "--out", "a"]
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    deadline = time.monotonic() + 60
+    while not (folder / "a" / "checkpoint.safetensors").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    _, printed = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert "stopped; the same command goes on from what is in a" in printed
+    done = len(json.loads((folder / "a" / "history.json").read_text()))
+    run("train", *QUICK, "--epochs", str(done + 2), "--out", "a")
+    assert len(json.loads((folder / "a" / "history.json").read_text())) == done + 2
