@@ -12,7 +12,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -72,23 +74,19 @@ def bare_steps(learner: Learner, rows: Rows) -> Callable[[], None]:
 
 def speed() -> None:
     print(f"{describe()}; LRC, depth 2, n inputs, gates and outputs, batch {BATCH}, {STEPS} batches\n")
-    rows_of_table = []
+    table = []
     for n in (64, 128, 256):
         torch.manual_seed(0)
         rows = Rows(torch.randn(STEPS * BATCH, n), torch.randint(0, 10, (STEPS * BATCH,)))
         learner = Learner(mlp(n, 10, kind="ts-lrc", depth=2, width=n), batch_size=BATCH)
         naive = nn.Sequential(NaiveLayer(n, n, n), NaiveLayer(n, n, 10))
-        runs = {"ours": lambda: learner.epoch(rows), "bare": bare_steps(learner, rows), "plain": plain_epoch(naive, rows)}
-        times = side_by_side(runs, seconds=15, least=5)  # type: ignore[arg-type]
-        batch = {name: 1000 * seconds / STEPS for name, seconds in times.items()}
-        overhead = 100 * (times["ours"] / times["bare"] - 1)
-        ratio = times["ours"] / times["plain"]
-        rows_of_table.append(
-            [str(n), f"{batch['ours']:.2f}", f"{batch['plain']:.2f}", f"{ratio:.2f}", f"{overhead:.0f} %", str(ORIGINAL.get(n, "–"))]
-        )
-    print_table(
-        ["n", "ours, ms a batch", "plain loop, naive layer, ms", "ratio", "overhead of the loop", "original implementation, ms"], rows_of_table
-    )
+        runs: dict[str, Callable[[], Any]] = {"ours": partial(learner.epoch, rows), "bare": bare_steps(learner, rows)}
+        runs["plain"] = plain_epoch(naive, rows)
+        times = side_by_side(runs, seconds=15, least=5)
+        ours, plain = (f"{1000 * times[name] / STEPS:.2f}" for name in ("ours", "plain"))
+        overhead, ratio = f"{100 * (times['ours'] / times['bare'] - 1):.0f} %", f"{times['ours'] / times['plain']:.2f}"
+        table.append([str(n), ours, plain, ratio, overhead, str(ORIGINAL.get(n, "–"))])
+    print_table(["n", "ours, ms a batch", "plain loop, naive layer, ms", "ratio", "overhead of the loop", "original, ms"], table)
 
 
 def errors() -> None:

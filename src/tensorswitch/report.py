@@ -98,6 +98,7 @@ def _curves(results: list[Result]) -> str:
         by_epoch.plot(range(1, len(errors) + 1), errors, **style)
         by_time.plot(seconds, errors, **style)
     by_epoch.set(xlabel="epoch", ylabel="test error, %", yscale="log")
+    by_epoch.xaxis.get_major_locator().set_params(integer=True)
     by_time.set(xlabel="seconds", xscale="log")
     for axes in (by_epoch, by_time):
         axes.yaxis.set_major_formatter("{x:g}")
@@ -112,7 +113,7 @@ def _filters(result: Result, comparison: Comparison) -> str:
 
     height, width, channels = _side(comparison, result) or (1, 1, 1)
     filters = np.array(result.filters).reshape(-1, channels, height, width).mean(1)
-    figure = Figure(figsize=(9, 1.4), layout="constrained")
+    figure = Figure(figsize=(9, 0.75), layout="constrained")
     for axes, image in zip(figure.subplots(1, len(filters)), filters, strict=True):
         bound = abs(image).max() or 1
         axes.imshow(image, cmap="RdBu_r", vmin=-bound, vmax=bound, interpolation="nearest")
