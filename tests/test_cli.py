@@ -154,3 +154,17 @@ def test_control_c_leaves_a_folder_to_go_on_from(folder):
     done = len(json.loads((folder / "a" / "history.json").read_text()))
     run("train", *QUICK, "--epochs", str(done + 2), "--out", "a")
     assert len(json.loads((folder / "a" / "history.json").read_text())) == done + 2
+
+
+def test_torchrun_gives_the_history_of_one_process_with_the_doubled_batch(folder):
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29517", "-m", "tensorswitch.cli"]
+    options = ["train", "--kind", "ts-ibp-lrc", "--width", "8", "--lr", "0.05", "--epochs", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*command, *options, "--batch-size", "16", "--out", "two"], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("results go to two") == 1
+    run(*options, "--batch-size", "32", "--out", "one")
+    two, one = (json.loads((folder / name / "history.json").read_text()) for name in ("two", "one"))
+    for a, b in zip(two, one, strict=True):
+        assert a["train_loss"] == pytest.approx(b["train_loss"], rel=1e-4)
+        assert a["test_error"] == pytest.approx(b["test_error"], abs=0.01)

@@ -94,6 +94,12 @@ def test_the_folder_has_history_and_best_epoch(tmp_path):
     assert header["epochs_done"] == history.best.epoch
 
 
+def test_events_for_tensorboard(tmp_path):
+    pytest.importorskip("tensorboard")
+    train(learner(), digits()[0], epochs=1, folder=tmp_path, tensorboard=True)
+    assert [p.name.startswith("events.out") for p in (tmp_path / "events").iterdir()] == [True]
+
+
 def test_a_folder_of_another_run_is_refused(tmp_path):
     rows = digits()[0]
     train(learner(), rows, epochs=1, folder=tmp_path, notes={"lr": 0.05, "kind": "a"})

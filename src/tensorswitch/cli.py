@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import os
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -159,7 +161,10 @@ def train(
     seed: Seed = 0,
     config: Annotated[Path | None, typer.Option(help="A TOML file with any of these settings.", callback=_from_toml, is_eager=True)] = None,
 ) -> None:
-    """Train one network, and keep the epoch of least validation error in OUT/model.safetensors."""
+    """Train one network, and keep the epoch of least validation error in OUT/model.safetensors.
+
+    Under torchrun every process takes its share of each batch, which then has as many times BATCH_SIZE rows.
+    """
     from tensorswitch.models import cnn, mlp, save_model
     from tensorswitch.training import Learner, Rows
     from tensorswitch.training import train as run
@@ -176,22 +181,20 @@ def train(
         raise ValueError(f"{content.name} has rows of {split.train.shape[1]} features, no images, for a cnn to look at; use --architecture mlp")
     else:
         network = cnn(split.train.shape[1], split.train.shape[2:], classes, kind=kind, convolutions=convolutions, depth=depth, width=width)
-    settings = {
-        "optimizer": optimizer,
-        "lr": lr,
-        "momentum": momentum,
-        "weight_decay": weight_decay,
-        "batch_size": batch_size,
-        "precision": precision,
-    }
-    learner = Learner(network, seed=seed, device=device, **settings)  # type: ignore[arg-type]
+    settings: dict[str, Any] = {"optimizer": optimizer, "lr": lr, "momentum": momentum, "weight_decay": weight_decay}
+    settings.update(batch_size=batch_size, precision=precision)
+    first = _join_processes(device)
+    learner = Learner(network, seed=seed, device=_own_device(device), **settings)
     rows = [Rows(torch.from_numpy(x), torch.from_numpy(y)) for x, y in zip(split[0:6:2], split[1:6:2], strict=True)]
-    out.print(f"{_describe(content)}; {kind} {architecture}; results go to {folder}")
+    if first:
+        out.print(f"{_describe(content)}; {kind} {architecture}; results go to {folder}")
     notes = {"data": content.name, "rows": len(split.train), "components": components or None, "seed": seed, **settings, **network.description}
     parts: dict[str, Any] = {"validation": rows[1], "test": rows[2]}
     keep: dict[str, Any] = {"folder": folder, "notes": notes, "tensorboard": tensorboard}
     with _stoppable(folder):
         history = run(learner, rows[0], epochs=epochs, patience=patience, progress=True, **parts, **keep)
+    if not first:
+        return
     learner.restore(folder / "best.safetensors", notes)
     preparation = {"mean": torch.from_numpy(split.preparation.mean)}
     if split.preparation.basis is not None:
@@ -200,9 +203,21 @@ def train(
         network, folder / "model.safetensors", preparation, class_names=list(content.class_names), flat=split.preparation.flat, data=content.name
     )
     best = history.best
-    first = history.epochs[0]
-    out.print(f"Test error {100 * first.test_error:.2f} % after one pass, {100 * best.test_error:.2f} % at epoch {best.epoch}, best by validation.")
+    start = history.epochs[0]
+    out.print(f"Test error {100 * start.test_error:.2f} % after one pass, {100 * best.test_error:.2f} % at epoch {best.epoch}, best by validation.")
     out.print(f"Model: {folder / 'model.safetensors'}; history: {folder / 'history.csv'}")
+
+
+def _join_processes(device: str) -> bool:
+    """Meet the other processes that torchrun has started; True for the first of them, and for one that is alone."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not torch.distributed.is_initialized():
+        torch.distributed.init_process_group("nccl" if device.startswith("cuda") else "gloo")
+        atexit.register(torch.distributed.destroy_process_group)
+    return not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
+
+
+def _own_device(device: str) -> str:
+    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" else device
 
 
 @app.command()

@@ -186,7 +186,7 @@ def _ridge(method: str, split: Split, settings: Settings, folder: Path, tell: Wa
     targets = 2 * torch.nn.functional.one_hot(y).to(x.dtype) - 1
     start = time.perf_counter()
     mean = mean_diagonal(x, deep_gates(x, [weight]))
-    solution = solve_ridge(x, targets, [weight], [a * mean for a in ALPHAS], tol=1e-2)
+    solution = solve_ridge(x, targets, [weight], [a * mean for a in ALPHAS], tol=1e-3)
     seconds = time.perf_counter() - start
     error = _error(apply_readout(torch.from_numpy(split.test), [weight], solution.weight).argmax(1).numpy(), split.test_labels)
     return Result(method, 1, seconds, error, error, 1, note=f"λ = {solution.alpha / mean:.2g} × mean")

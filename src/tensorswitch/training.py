@@ -265,6 +265,8 @@ def train(
         place.mkdir(parents=True, exist_ok=True)
         if (place / CHECKPOINT).exists():
             history = learner.restore(place / CHECKPOINT, notes)
+        if learner.ranks > 1:
+            distributed.barrier()  # so that all have read it before the first one writes
     rows = rows.to(learner.device)
     main = learner.rank == 0
     writer = _events(place) if tensorboard and main else None
