@@ -168,3 +168,58 @@ def test_torchrun_gives_the_history_of_one_process_with_the_doubled_batch(folder
     for a, b in zip(two, one, strict=True):
         assert a["train_loss"] == pytest.approx(b["train_loss"], rel=1e-4)
         assert a["test_error"] == pytest.approx(b["test_error"], abs=0.01)
+
+
+def table(path, labels, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(60, 3))
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("a,b,c,label\n" + "".join(f"{r[0]:.3f},{r[1]:.3f},{r[2]:.3f},{labels[int(r[0] > 0)]}\n" for r in x))
+    return str(path)
+
+
+def test_results_of_other_data_of_the_same_name_are_not_taken(folder):
+    first, other = table(folder / "a" / "d.csv", "xy"), table(folder / "b" / "d.csv", "xy", seed=1)
+    options = [*QUICK, "--methods", "ss", "--out", "c"]
+    alone = run("compare", "--data", other, *QUICK, "--methods", "ss", "--out", "alone").output
+    run("compare", "--data", first, *options)
+    result = json.loads((folder / "alone" / "ss.json").read_text())["result"]["best"]
+    run("compare", "--data", other, *options)
+    assert json.loads((folder / "c" / "ss.json").read_text())["result"]["best"] == result
+    assert alone
+    run("train", "--data", first, *QUICK, "--out", "t")
+    with pytest.raises(ValueError, match=r"made with other settings \(data differ\)"):
+        run("train", "--data", other, *QUICK, "--out", "t")
+
+
+def test_predictions_are_compared_by_name_and_quoted(folder):
+    data = table(folder / "d.csv", ['"no, ""sir"""', "yes"])
+    run("train", "--data", data, *QUICK, "--epochs", "20", "--out", "t")
+    error = re.search(r"error ([\d.]+) %", run("predict", "t", data, "--out", "p.csv").output)
+    assert error is not None
+    assert float(error[1]) < 30
+    with (folder / "p.csv").open() as file:
+        assert {row["label"] for row in csv.DictReader(file)} == {'no, "sir"', "yes"}
+    other = table(folder / "e.csv", ["yes", '"no, ""sir"""'])  # the same rows with the labels the other way round
+    swapped = re.search(r"error ([\d.]+) %", run("predict", "t", other).output)
+    assert swapped is not None
+    assert float(swapped[1]) == pytest.approx(100 - float(error[1]), abs=0.02)
+
+
+def test_predict_refuses_other_types_and_nan(folder):
+    run("train", *QUICK, "--out", "a")
+    np.save(folder / "new.npy", np.zeros((3, 8, 8)))
+    with pytest.raises(ValueError, match="holds float32, but the model learned from uint8"):
+        run("predict", "a", "new.npy")
+
+
+def test_names_with_brackets_are_printed_as_they_are(folder):
+    data = table(folder / "[bold].csv", ["[/x]b", "y"])
+    assert "[bold]: 42 to learn" in run("data", "info", data).output
+    assert "[/x]b" in run("data", "info", data).output
+
+
+def test_a_method_that_diverges_does_not_stop_the_others(folder):
+    printed = " ".join(run("compare", *QUICK, "--lr", "1e30", "--methods", "ss,rr", "--out", "c").output.split())
+    assert "diverged" in printed
+    assert (folder / "c" / "report.html").exists()

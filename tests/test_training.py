@@ -126,6 +126,14 @@ def test_a_loss_that_is_no_number_stops_and_says_where(tmp_path, change, where):
     assert (tmp_path / "checkpoint.safetensors").read_bytes() == kept
 
 
+def test_weights_that_explode_in_the_last_step_are_not_kept(tmp_path):
+    rows, validation, _ = digits()
+    ours = learner(lr=1e30, batch_size=300)  # one step, whose loss is still finite
+    with pytest.raises(DivergedError, match="epoch 2"):
+        train(ours, rows, epochs=1, validation=validation, folder=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_bfloat16_learns_too():
     rows, _, test = digits(1000)
     history = train(learner("ts-lrc", precision="bf16"), rows, epochs=3, test=test)

@@ -35,10 +35,14 @@ def write_text(path: str | Path, text: str) -> None:
 
 def write_tensors(path: str | Path, kind: str, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
     """A safetensors file with a JSON header that says what it holds."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     with replacing(path) as partial:
-        save_file(tensors, partial, {"tensorswitch": json.dumps({"format": kind, **header})})
+        try:
+            save_file(tensors, partial, {"tensorswitch": json.dumps({"format": kind, **header})})
+        except SafetensorError as error:  # as it calls a full disk
+            raise OSError(f"{path} could not be written: {error}") from error
 
 
 def read_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:

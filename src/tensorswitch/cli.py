@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import atexit
-import json
+import csv
 import os
 import sys
 import tomllib
@@ -29,7 +29,7 @@ app = typer.Typer(
 )
 data_app = typer.Typer(no_args_is_help=True, help="Data sets: which there are, fetch them, look at one.")
 app.add_typer(data_app, name="data")
-out, err = Console(), Console(stderr=True)
+out, err = Console(markup=False, highlight=False), Console(stderr=True, markup=False, highlight=False)
 
 Data = Annotated[str, typer.Option("--data", "-d", help="A data set by name (see `tensorswitch data list`), or the path of your own.")]
 Depth = Annotated[int | None, typer.Option(help="Hidden layers.")]
@@ -188,7 +188,7 @@ def train(
     rows = [Rows(torch.from_numpy(x), torch.from_numpy(y)) for x, y in zip(split[0:6:2], split[1:6:2], strict=True)]
     if first:
         out.print(f"{_describe(content)}; {kind} {architecture}; results go to {folder}")
-    notes = {"data": content.name, "rows": len(split.train), "components": components or None, "seed": seed, **settings, **network.description}
+    notes = {"data": content.fingerprint, "components": components or None, "seed": seed, **settings, **network.description}
     parts: dict[str, Any] = {"validation": rows[1], "test": rows[2]}
     keep: dict[str, Any] = {"folder": folder, "notes": notes, "tensorboard": tensorboard}
     with _stoppable(folder):
@@ -199,9 +199,8 @@ def train(
     preparation = {"mean": torch.from_numpy(split.preparation.mean)}
     if split.preparation.basis is not None:
         preparation["basis"] = torch.from_numpy(split.preparation.basis)
-    save_model(
-        network, folder / "model.safetensors", preparation, class_names=list(content.class_names), flat=split.preparation.flat, data=content.name
-    )
+    about = {"class_names": list(content.class_names), "flat": split.preparation.flat, "type": str(content.train_images.dtype)}
+    save_model(network, folder / "model.safetensors", preparation, **about)
     best = history.best
     start = history.epochs[0]
     out.print(f"Test error {100 * start.test_error:.2f} % after one pass, {100 * best.test_error:.2f} % at epoch {best.epoch}, best by validation.")
@@ -236,16 +235,22 @@ def predict(
         raise ValueError(f"{path} does not say how its inputs are prepared; use a model that `tensorswitch train` made")
     names = notes["class_names"]
     images, labels = _rows_to_predict(data)
+    if str(images.dtype) != notes.get("type"):
+        raise ValueError(f"{data} holds {images.dtype}, but the model learned from {notes.get('type')}; bytes count as pixels, so use the same type")
+    if not np.isfinite(images).all():
+        raise ValueError(f"{data} contains NaN or infinity")
     basis = extra["basis"].numpy() if "basis" in extra else None
     inputs = Preparation(extra["mean"].numpy(), basis, notes["flat"])(images)
     probabilities = Learner(network).outputs(torch.from_numpy(inputs)).softmax(1).numpy()
     found = probabilities.argmax(1)
     if labels is not None:
-        out.print(f"{len(found)} test rows of {data}: error {100 * float(np.mean(found != labels)):.2f} %")
+        error = float(np.mean(np.array(names)[found] != labels))
+        out.print(f"{len(found)} test rows of {data}: error {100 * error:.2f} %")
     if target is not None:
-        with replacing(target) as partial, partial.open("w", encoding="utf-8") as file:
-            file.write("row,label,probability\n")
-            file.writelines(f"{i},{json.dumps(names[k])},{probabilities[i, k]:.6f}\n" for i, k in enumerate(found))
+        with replacing(target) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["row", "label", "probability"])
+            writer.writerows([i, names[k], f"{probabilities[i, k]:.6f}"] for i, k in enumerate(found))
         out.print(f"Predictions: {target}")
     elif labels is None:
         for k in found:
@@ -260,7 +265,7 @@ def _rows_to_predict(data: str) -> tuple[np.ndarray, np.ndarray | None]:
     if path.suffix == ".npy" and path.stem not in ("x", "X", "images"):
         return _rows(path, read_npy(path)), None
     content = datasets.load(data)
-    return content.test_images, content.test_labels
+    return content.test_images, np.array(content.class_names)[content.test_labels]
 
 
 @data_app.command("list")
@@ -304,9 +309,11 @@ def main() -> None:
     """Errors are one line with what to do; tracebacks only with --debug."""
     from tensorswitch.training import DivergedError
 
-    known: Any = (ValueError, TypeError, OSError, MemoryError, DivergedError)
+    known: Any = (ValueError, TypeError, OSError, MemoryError, RuntimeError, AssertionError, DivergedError)
     try:
         app()
+    except KeyboardInterrupt:
+        sys.exit(130)
     except known as error:
         if _state["debug"]:
             raise

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tensorswitch._checks import check_positive
 from tensorswitch._files import write_text
 from tensorswitch.data import Dataset, Split
 from tensorswitch.estimators import TSKernelSVC, kernel_svc_grid
@@ -23,7 +24,7 @@ from tensorswitch.history import Epoch, History
 from tensorswitch.models import Network, mlp
 from tensorswitch.ridge import apply_readout
 from tensorswitch.ridge import solve as solve_ridge
-from tensorswitch.training import Learner, Rows, train
+from tensorswitch.training import DivergedError, Learner, Rows, train
 
 __all__ = ["METHODS", "Comparison", "Result", "Settings", "compare"]
 
@@ -54,6 +55,13 @@ class Settings:
     batch_size: int
     components: int | None
     seed: int
+
+    def __post_init__(self) -> None:
+        check_positive(depth=self.depth, width=self.width, epochs=self.epochs, batch_size=self.batch_size)
+        if not self.lr > 0:
+            raise ValueError(f"lr must be above 0, got {self.lr}")
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed must be at least 0 and below 2^63, got {self.seed}")
 
     @classmethod
     def for_data(cls, data: Dataset, **given: Any) -> Settings:
@@ -108,12 +116,15 @@ def compare(data: Dataset, settings: Settings, folder: Path, methods: Iterable[s
     results = []
     for method in methods:
         path = folder / f"{method}.json"
-        key = {"data": data.name, "rows": len(data.train_images), **asdict(settings)}
+        key = {"data": data.fingerprint, "classes": len(data.class_names), **asdict(settings)}
         result = _finished(path, key)
         if result is None:
             run = {"svm-ss": _svm, "svm-ts": _svm, "rr": _ridge}.get(method, _network)
             tell(method, 0, 1, "")
-            result = run(method, split, settings, folder / method, tell)
+            try:
+                result = run(method, split, settings, folder / method, tell, key)
+            except DivergedError as error:
+                result = Result(method, settings.depth, math.nan, note=f"diverged ({error})")
             write_text(path, json.dumps({"settings": key, "result": asdict(result)}))
         tell(method, 1, 1, _errors(result))
         results.append(result)
@@ -136,16 +147,17 @@ def _finished(path: Path, key: dict[str, Any]) -> Result | None:
         return None
 
 
-def _network(method: str, split: Split, settings: Settings, folder: Path, tell: Watch) -> Result:
+def _network(method: str, split: Split, settings: Settings, folder: Path, tell: Watch, about: dict[str, Any]) -> Result:
     depth = 1 if method == "ts-ibp" and settings.width**settings.depth > 64**2 else settings.depth  # its readout has width^depth · inputs weights
     torch.manual_seed(settings.seed)
-    network = mlp(split.train.shape[1], int(split.train_labels.max()) + 1, kind=method, depth=depth, width=settings.width)
+    network = mlp(split.train.shape[1], about["classes"], kind=method, depth=depth, width=settings.width)
     learner = Learner(network, lr=settings.lr, batch_size=settings.batch_size, seed=settings.seed)
 
     def after(epoch: Epoch) -> None:
         tell(method, epoch.epoch, settings.epochs, f"test error {100 * epoch.test_error:.2f} %")
 
-    notes = {**asdict(settings), "depth": depth, "method": method, "rows": len(split.train)}
+    notes = {**about, "depth": depth, "method": method}
+    notes.pop("epochs")  # more of them go on from what is there
     options: dict[str, Any] = {"validation": _rows(split.validation, split.validation_labels), "test": _rows(split.test, split.test_labels)}
     history = _train_or_start_anew(learner, _rows(split.train, split.train_labels), settings.epochs, folder, notes, after, options)
     best = history.best
@@ -170,12 +182,12 @@ def _train_or_start_anew(
     if checkpoint.exists():
         try:
             learner.restore(checkpoint, notes)
-        except ValueError:
+        except (ValueError, RuntimeError):
             checkpoint.unlink()
     return train(learner, rows, epochs=epochs, folder=folder, notes=notes, after=after, **options)
 
 
-def _ridge(method: str, split: Split, settings: Settings, folder: Path, tell: Watch) -> Result:
+def _ridge(method: str, split: Split, settings: Settings, folder: Path, tell: Watch, about: dict[str, Any]) -> Result:
     """The readout solved in one pass, λ chosen by generalised cross-validation around the mean of the diagonal."""
     from tensorswitch.ridge import deep_gates, mean_diagonal
 
@@ -183,7 +195,7 @@ def _ridge(method: str, split: Split, settings: Settings, folder: Path, tell: Wa
     generator = torch.Generator().manual_seed(settings.seed)
     weight = (2 * torch.rand(gates, n_in, generator=generator) - 1) * math.sqrt(6 / (n_in + gates))
     x, y = torch.from_numpy(split.train), torch.from_numpy(split.train_labels)
-    targets = 2 * torch.nn.functional.one_hot(y).to(x.dtype) - 1
+    targets = 2 * torch.nn.functional.one_hot(y, about["classes"]).to(x.dtype) - 1
     start = time.perf_counter()
     mean = mean_diagonal(x, deep_gates(x, [weight]))
     solution = solve_ridge(x, targets, [weight], [a * mean for a in ALPHAS], tol=1e-3)
@@ -192,7 +204,7 @@ def _ridge(method: str, split: Split, settings: Settings, folder: Path, tell: Wa
     return Result(method, 1, seconds, error, error, 1, note=f"λ = {solution.alpha / mean:.2g} × mean")
 
 
-def _svm(method: str, split: Split, settings: Settings, folder: Path, tell: Watch) -> Result:
+def _svm(method: str, split: Split, settings: Settings, folder: Path, tell: Watch, about: dict[str, Any]) -> Result:
     kind, depth, C = method.removeprefix("svm-"), KERNEL_DEPTH, KERNEL_C[1]
     start = time.perf_counter()
     if len(split.train) <= GRID_ROWS and len(split.validation):

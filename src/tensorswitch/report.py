@@ -47,7 +47,7 @@ HEADER = ["method", "depth", "one pass, %", "best, %", "at epoch", "time", ""]
 
 def write_report(comparison: Comparison, path: Path, command: str) -> None:
     """Table, curves and filters in one file."""
-    best = min(r.best for r in comparison.results)
+    best = min((r.best for r in comparison.results if not math.isnan(r.best)), default=math.nan)
     rows = []
     for row, result in zip(cells(comparison), comparison.results, strict=True):
         tags = ['<td class="best">' if i == 3 and result.best == best else "<td>" for i in range(len(row))]
@@ -114,7 +114,7 @@ def _filters(result: Result, comparison: Comparison) -> str:
     height, width, channels = _side(comparison, result) or (1, 1, 1)
     filters = np.array(result.filters).reshape(-1, channels, height, width).mean(1)
     figure = Figure(figsize=(9, 0.75), layout="constrained")
-    for axes, image in zip(figure.subplots(1, len(filters)), filters, strict=True):
+    for axes, image in zip(figure.subplots(1, len(filters), squeeze=False)[0], filters, strict=True):
         bound = abs(image).max() or 1
         axes.imshow(image, cmap="RdBu_r", vmin=-bound, vmax=bound, interpolation="nearest")
         axes.set_axis_off()

@@ -125,7 +125,7 @@ class Learner:
             (loss * self.ranks if self.ranks > 1 else loss).backward()  # the average over ranks is then the mean over the batch
             value = loss.detach()
             if step % look == 0 and not math.isfinite(value):
-                self._explain(part_x)
+                self.explain(part_x)
             self.optimizer.step()
             losses += value * batch
             if self.loss_name == "cross-entropy":
@@ -139,7 +139,7 @@ class Learner:
             for total in (losses, wrong):
                 distributed.all_reduce(total)
         if not math.isfinite(losses):
-            self._explain(x[: self.batch_size])
+            self.explain(x[: self.batch_size])
         return float(losses) / len(x), float(wrong) / len(x) if self.loss_name == "cross-entropy" else math.nan
 
     @torch.no_grad()
@@ -190,6 +190,12 @@ class Learner:
     def restore(self, path: str | Path, notes: dict[str, Any]) -> History:
         """Take up what :meth:`save` wrote; refused if it was another run."""
         tensors, header = read_tensors(path, FORMAT)
+        try:
+            return self._restore(path, tensors, header, notes)
+        except (KeyError, TypeError, RuntimeError, AttributeError) as error:
+            raise ValueError(f"{path} is not a checkpoint of this network; use another folder, or remove it ({error})") from error
+
+    def _restore(self, path: str | Path, tensors: dict[str, Tensor], header: dict[str, Any], notes: dict[str, Any]) -> History:
         if header["notes"] != notes:
             different = sorted(k for k in {*header["notes"], *notes} if header["notes"].get(k) != notes.get(k))
             raise ValueError(f"{path} was made with other settings ({', '.join(different)} differ); use another folder, or remove it")
@@ -213,7 +219,7 @@ class Learner:
         return torch.autocast(self.device.type, torch.bfloat16) if self.precision else nullcontext()
 
     @torch.no_grad()
-    def _explain(self, x: Tensor) -> None:
+    def explain(self, x: Tensor) -> None:
         """Raise with the first layer that has no finite weights, or else no finite output."""
         for name, parameter in self.network.named_parameters():
             if not parameter.isfinite().all():
@@ -278,6 +284,9 @@ def train(
             train_loss, train_error = learner.epoch(rows, bar)
             seconds = time.perf_counter() - start
             epoch = Epoch(number, seconds, train_loss, train_error, *learner.evaluate(validation), *learner.evaluate(test))
+            for held, loss in ((validation, epoch.validation_loss), (test, epoch.test_loss)):
+                if held is not None and len(held.x) and not math.isfinite(loss):
+                    learner.explain(held.x[: learner.batch_size].to(learner.device))
             history.epochs.append(epoch)
             bar(0, _note(epoch))
             if writer is not None:

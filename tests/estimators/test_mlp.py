@@ -116,3 +116,29 @@ def test_an_unknown_class_is_named(digits):
     X, y = digits[:2]
     with pytest.raises(ValueError, match=r"labels that are not among the classes \[0 1 2\]"):
         TSMLPClassifier(8).partial_fit(X, y, classes=[0, 1, 2])
+
+
+@pytest.mark.parametrize("change", [{"kind": "bad"}, {"optimizer": "bad"}, {"max_iter": 0}, {"learning_rate_init": 1e30, "optimizer": "sgd"}])
+def test_a_failed_refit_leaves_the_model_as_it_was(digits, change):
+    X, y, X_test, _ = digits
+    model = TSMLPClassifier(8, max_iter=2, random_state=0).fit(X, y)
+    before = model.predict_proba(X_test)
+    with pytest.raises((ValueError, ArithmeticError)):
+        model.set_params(**change).fit(X[:, :5], y)
+    np.testing.assert_array_equal(model.predict_proba(X_test), before)
+
+
+def test_a_failed_first_chunk_leaves_the_model_unfitted(digits):
+    X, y = digits[:2]
+    model = TSMLPClassifier(8, "bad")
+    with pytest.raises(ValueError, match="kind must be one of"):
+        model.partial_fit(X, y, classes=range(10))
+    model.set_params(kind="ss").partial_fit(X, y, classes=range(10)).predict(X)
+
+
+def test_the_shape_of_the_targets_may_not_change():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    model = TSMLPRegressor(4).partial_fit(X, X[:, 0])
+    with pytest.raises(ValueError, match=r"y has rows of shape \(2,\), but those learned before had \(\)"):
+        model.partial_fit(X, X[:, :2])
+    assert model.predict(X).shape == (40,)

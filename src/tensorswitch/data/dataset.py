@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -73,6 +74,14 @@ class Dataset:
     def __repr__(self) -> str:
         rows = f"{len(self.train_images)} + {len(self.test_images)}"
         return f"Dataset({self.name!r}, {rows} rows of {self.train_images.shape[1:]}, {len(self.class_names)} classes)"
+
+    @property
+    def fingerprint(self) -> str:
+        """A short name that changes with the data."""
+        digest = hashlib.blake2b(repr((self.class_names, self.train_images.shape, self.train_images.dtype)).encode(), digest_size=8)
+        for array in (self.train_images, self.train_labels, self.test_images, self.test_labels):
+            digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+        return digest.hexdigest()
 
     def protocol(self, components: int | None = None, *, validation: int | None = None, flat: bool = True, seed: int = 0) -> Split:
         """The paper's preparation: shuffle, keep the last training images for validation, subtract the training mean, project.

@@ -234,7 +234,10 @@ def _labelled(path: Path, x: np.ndarray, y: np.ndarray, x_test: np.ndarray | Non
         seldom = np.bincount(codes).min() < 2
         parts: list[Any] = train_test_split(x, codes, test_size=TEST_SHARE, random_state=0, stratify=None if seldom else codes)
         return Dataset(path.stem, parts[0], parts[2], parts[1], parts[3], tuple(map(str, names)))
-    return Dataset(path.stem, x, codes[: len(y)], _rows(path, x_test), codes[len(y) :], tuple(map(str, names)))
+    test = _rows(path, x_test)
+    if test.dtype != x.dtype:
+        raise DataError(f"{path}: training images are {x.dtype} but test images {test.dtype}; bytes count as pixels, so use one type for both")
+    return Dataset(path.stem, x, codes[: len(y)], test, codes[len(y) :], tuple(map(str, names)))
 
 
 def _rows(path: Path, x: np.ndarray) -> np.ndarray:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, Self
 
@@ -70,6 +71,16 @@ class _TSMLP(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
+
+    @contextmanager
+    def _unchanged_if_it_fails(self) -> Iterator[None]:
+        before = dict(self.__dict__)
+        try:
+            yield
+        except Exception:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     def _fit(self, X: np.ndarray, targets: np.ndarray, labels: np.ndarray | None) -> Self:
         check_positive(max_iter=self.max_iter, n_iter_no_change=self.n_iter_no_change)
@@ -243,24 +254,26 @@ class TSMLPClassifier(ClassifierMixin, _TSMLP):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows and labels."""
-        X, y = validate_data(self, X, y, dtype=np.float32, order="C")
-        check_classification_targets(y)
-        classes = check_classes(y)
-        if self.warm_start and hasattr(self, "classes_") and not np.array_equal(classes, self.classes_):
-            raise ValueError(f"warm_start needs the classes of the fit before, {self.classes_}, got {classes}")
-        self.classes_ = classes
-        targets = class_places(y, classes)
-        return self._fit(X, targets, targets)
+        with self._unchanged_if_it_fails():
+            X, y = validate_data(self, X, y, dtype=np.float32, order="C")
+            check_classification_targets(y)
+            classes = check_classes(y)
+            if self.warm_start and hasattr(self, "classes_") and not np.array_equal(classes, self.classes_):
+                raise ValueError(f"warm_start needs the classes of the fit before, {self.classes_}, got {classes}")
+            self.classes_ = classes
+            targets = class_places(y, classes)
+            return self._fit(X, targets, targets)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
         """One epoch over a chunk of rows. The first call must name all ``classes``."""
-        first = not hasattr(self, "classes_")
-        known = check_partial_fit(None if first else self.classes_, classes)
-        X, y = validate_data(self, X, y, dtype=np.float32, order="C", reset=first)
-        check_classification_targets(y)
-        targets = class_places(y, known)
-        self.classes_ = known
-        return self._partial_fit(X, targets, first)
+        with self._unchanged_if_it_fails():
+            first = not hasattr(self, "classes_")
+            known = check_partial_fit(None if first else self.classes_, classes)
+            X, y = validate_data(self, X, y, dtype=np.float32, order="C", reset=first)
+            check_classification_targets(y)
+            targets = class_places(y, known)
+            self.classes_ = known
+            return self._partial_fit(X, targets, first)
 
     def _outputs_needed(self, targets: np.ndarray) -> int:
         return len(self.classes_)
@@ -293,17 +306,24 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, _TSMLP):  # type: ignore[
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows and targets."""
-        X, y = validate_data(self, X, y, dtype=np.float32, order="C", multi_output=True, y_numeric=True)
-        return self._fit(X, self._targets(y), None)
+        with self._unchanged_if_it_fails():
+            X, y = validate_data(self, X, y, dtype=np.float32, order="C", multi_output=True, y_numeric=True)
+            return self._fit(X, self._targets(y, self.warm_start and hasattr(self, "_learner")), None)
 
     def partial_fit(self, X: Any, y: Any) -> Self:
         """One epoch over a chunk of rows."""
-        first = not hasattr(self, "_learner")
-        X, y = validate_data(self, X, y, dtype=np.float32, order="C", reset=first, multi_output=True, y_numeric=True)
-        return self._partial_fit(X, self._targets(y), first)
+        with self._unchanged_if_it_fails():
+            first = not hasattr(self, "_learner")
+            X, y = validate_data(self, X, y, dtype=np.float32, order="C", reset=first, multi_output=True, y_numeric=True)
+            return self._partial_fit(X, self._targets(y, not first), first)
 
-    def _targets(self, y: np.ndarray) -> np.ndarray:
-        self._flat = y.ndim == 1
+    _shape: tuple[int, ...]
+
+    def _targets(self, y: np.ndarray, going_on: bool) -> np.ndarray:
+        shape = y.shape[1:]
+        if going_on and shape != self._shape:
+            raise ValueError(f"y has rows of shape {shape}, but those learned before had {self._shape}")
+        self._shape = shape
         return np.ascontiguousarray(y.reshape(len(y), -1), dtype=np.float32)
 
     def _outputs_needed(self, targets: np.ndarray) -> int:
@@ -312,4 +332,4 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, _TSMLP):  # type: ignore[
     def predict(self, X: Any) -> np.ndarray:
         """(rows,) or (rows, columns), as the targets were."""
         outputs = self._outputs(X).astype(np.float64)
-        return outputs[:, 0] if self._flat else outputs
+        return outputs if self._shape else outputs[:, 0]
