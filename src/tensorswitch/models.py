@@ -49,6 +49,7 @@ def mlp(
     ts_layers : which hidden layers are TS, counted from 1; by default all. The others are SS
     bias : for layers and readout; the paper has none
 
+    >>> import torch
     >>> mlp(64, 10, kind="ss", depth=2, width=32)(torch.zeros(3, 64)).shape
     torch.Size([3, 10])
     """
@@ -91,6 +92,7 @@ def cnn(
     ts_layers : which of these are TS, counted from 1; by default all
     ts_blocks : blocks, counted from 1, whose last convolution and pooling are a TS convolution with max-pooling switches
 
+    >>> import torch
     >>> cnn(1, 32, 10, channels=(4, 4), width=16)(torch.zeros(3, 1, 32, 32)).shape
     torch.Size([3, 10])
     """

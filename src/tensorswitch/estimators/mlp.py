@@ -244,7 +244,7 @@ class TSMLPClassifier(ClassifierMixin, _TSMLP):  # type: ignore[misc]
     --------
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
-    >>> model = TSMLPClassifier((32,), max_iter=5, random_state=0).fit(X[:1000] / 16, y[:1000])
+    >>> model = TSMLPClassifier((32,), learning_rate_init=0.01, max_iter=10, random_state=0).fit(X[:1000] / 16, y[:1000])
     >>> bool(model.score(X[1000:] / 16, y[1000:]) > 0.9)
     True
     """
