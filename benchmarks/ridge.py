@@ -9,7 +9,6 @@ those of the solver, principal components and prediction not counted.
 
 from __future__ import annotations
 
-import multiprocessing
 import sys
 import time
 from collections.abc import Callable
@@ -21,9 +20,9 @@ import torch
 from scipy.linalg import blas, lapack
 from torch import Tensor
 
-from _measure import describe, peak_extra_bytes, peak_resident_bytes, print_table, side_by_side
+from _measure import describe, in_a_process_of_its_own, peak_extra_bytes, peak_resident_bytes, print_table, side_by_side
 from tensorswitch.data import folders, load
-from tensorswitch.ridge import RidgeStatistics, apply_readout, deep_gates, mean_diagonal, solve, solve_matrix_free
+from tensorswitch.ridge import RidgeStatistics, apply_readout, deep_gates, draw_gates, mean_diagonal, solve, solve_matrix_free
 
 RESULTS = Path(__file__).parent / "results" / "ridge.md"
 PAPER = {"mnist": 2.99, "cifar10": 47.71, "svhn": 27.11}
@@ -62,8 +61,7 @@ def main() -> None:
             case = (solver, components, gates, scale, rows)
             start = _row_start(name, *case)
             if start not in RESULTS.read_text():
-                with multiprocessing.get_context("spawn").Pool(1) as pool:
-                    row = start + pool.apply(run, (name, *case))
+                row = start + in_a_process_of_its_own(run, name, *case)
                 with RESULTS.open("a") as file:
                     file.write(row)
                 print(row, end="", flush=True)
@@ -88,12 +86,7 @@ def run(name: str, solver: str, components: int, gates: tuple[int, ...], scale: 
 
 
 def gate_weights(n_in: int, gates: tuple[int, ...]) -> list[Tensor]:
-    """Glorot's uniform distribution."""
-    generator, weights = torch.Generator().manual_seed(0), []
-    for n in gates:
-        weights.append((2 * torch.rand(n, n_in, generator=generator) - 1) * (6 / (n + n_in)) ** 0.5)
-        n_in = n
-    return weights
+    return draw_gates(n_in, gates, torch.Generator().manual_seed(0))
 
 
 def problem(n: int, rows: int = 55_000) -> tuple[Tensor, Tensor, list[Tensor]]:
@@ -128,8 +121,7 @@ def speed() -> None:
         ],
     )
     if folders("mnist")[0].exists():
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            print("\nMNIST, 256 × 256, matrix-free, residual 1e-2: " + pool.apply(matrix_free_256))
+        print("\nMNIST, 256 × 256, matrix-free, residual 1e-2: " + in_a_process_of_its_own(matrix_free_256))
 
 
 def by_blas(x: Tensor, targets: Tensor, gate_weight: Tensor) -> np.ndarray:

@@ -9,12 +9,11 @@ and what stands there already is skipped.
 
 from __future__ import annotations
 
-import multiprocessing
 import sys
 import time
 from pathlib import Path
 
-from _measure import describe, peak_resident_bytes
+from _measure import describe, in_a_process_of_its_own, peak_resident_bytes
 from tensorswitch.data import load
 from tensorswitch.estimators import TSKernelSVC, kernel_svc_grid
 
@@ -37,8 +36,7 @@ def main() -> None:
         RESULTS.write_text(f"Made by `benchmarks/svm.py` (seed 0); {describe()}.\n\n{HEADER}")
     for case in CASES:
         if case[0] in (sys.argv[1:] or case[0]) and f"| {case[0]} | {case[1].upper()} |" not in RESULTS.read_text():
-            with multiprocessing.get_context("spawn").Pool(1) as pool:
-                row = pool.apply(run, case)
+            row = in_a_process_of_its_own(run, *case)
             with RESULTS.open("a") as file:
                 file.write(row)
             print(row, flush=True)

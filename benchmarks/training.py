@@ -91,7 +91,7 @@ def speed() -> None:
 
 def errors() -> None:
     split = load("mnist").protocol(256)
-    rows, test = (Rows(torch.from_numpy(x), torch.from_numpy(y)) for x, y in ((split.train, split.train_labels), (split.test, split.test_labels)))
+    rows, test = (Rows.from_numpy(x, y) for x, y in ((split.train, split.train_labels), (split.test, split.test_labels)))
     if not RESULTS.exists():
         RESULTS.write_text(f"Made by `benchmarks/training.py errors` on MNIST, 256 principal components, width 256; {describe()}.\n\n{HEADER}")
     for kind, depth in CASES:

@@ -185,7 +185,7 @@ def train(
     settings.update(batch_size=batch_size, precision=precision)
     first = _join_processes(device)
     learner = Learner(network, seed=seed, device=_own_device(device), **settings)
-    rows = [Rows(torch.from_numpy(x), torch.from_numpy(y)) for x, y in zip(split[0:6:2], split[1:6:2], strict=True)]
+    rows = [Rows.from_numpy(x, y) for x, y in zip(split[0:6:2], split[1:6:2], strict=True)]
     if first:
         out.print(f"{_describe(content)}; {kind} {architecture}; results go to {folder}")
     notes = {"data": content.fingerprint, "components": components or None, "seed": seed, **settings, **network.description}
@@ -259,11 +259,11 @@ def predict(
 
 def _rows_to_predict(data: str) -> tuple[np.ndarray, np.ndarray | None]:
     from tensorswitch.data.readers import read_npy
-    from tensorswitch.data.sources import _rows
+    from tensorswitch.data.sources import as_rows
 
     path = Path(data)
     if path.suffix == ".npy" and path.stem not in ("x", "X", "images"):
-        return _rows(path, read_npy(path)), None
+        return as_rows(path, read_npy(path)), None
     content = datasets.load(data)
     return content.test_images, np.array(content.class_names)[content.test_labels]
 
@@ -276,8 +276,8 @@ def data_list() -> None:
         if name == "digits":
             table.add_row(name, "yes", "comes with scikit-learn")
             continue
-        found = datasets.sources._found(name, extra=False)
-        table.add_row(name, "yes" if found else "no", str(found) if found else ", ".join(map(str, datasets.folders(name))))
+        place = datasets.found(name)
+        table.add_row(name, "yes" if place else "no", str(place) if place else ", ".join(map(str, datasets.folders(name))))
     out.print(table)
 
 

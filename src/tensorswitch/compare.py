@@ -5,6 +5,7 @@ Each method leaves its result in a file of its own, so that a run that was stopp
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import time
@@ -20,9 +21,9 @@ from tensorswitch._checks import check_positive
 from tensorswitch._files import write_text
 from tensorswitch.data import Dataset, Split
 from tensorswitch.estimators import TSKernelSVC, kernel_svc_grid
-from tensorswitch.history import Epoch, History
+from tensorswitch.history import Epoch
 from tensorswitch.models import Network, mlp
-from tensorswitch.ridge import apply_readout
+from tensorswitch.ridge import apply_readout, deep_gates, draw_gates, mean_diagonal
 from tensorswitch.ridge import solve as solve_ridge
 from tensorswitch.training import DivergedError, Learner, Rows, train
 
@@ -32,6 +33,7 @@ SMALL = 10_000  # training rows below which networks are narrower and steps larg
 GRID_ROWS = 5_000  # up to so many rows the depth of a kernel is chosen by validation, else it is KERNEL_DEPTH
 KERNEL_DEPTHS, KERNEL_DEPTH, KERNEL_C = (1, 2, 3, 5), 3, (1.0, 10.0, 100.0)
 ALPHAS = (0.01, 0.1, 1.0)  # of the mean of the diagonal
+RESULT = "result.json"
 METHODS = {
     "svm-ss": "SVM SS",
     "svm-ts": "SVM TS",
@@ -110,23 +112,24 @@ class Comparison:
 def compare(data: Dataset, settings: Settings, folder: Path, methods: Iterable[str] = METHODS, watch: Watch | None = None) -> Comparison:
     """Run the methods; ``watch(method, done, total, note)`` is told of every epoch."""
     methods = check_methods(methods)
-    folder.mkdir(parents=True, exist_ok=True)
     split = data.protocol(settings.components)
     tell = watch or (lambda *_: None)
     results = []
+    about = {"data": data.fingerprint, "classes": len(data.class_names), **asdict(settings)}
+    name = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=6).hexdigest()  # so that other settings go elsewhere
     for method in methods:
-        path = folder / f"{method}.json"
-        key = {"data": data.fingerprint, "classes": len(data.class_names), **asdict(settings)}
-        result = _finished(path, key)
+        place = folder / f"{method}-{name}"
+        place.mkdir(parents=True, exist_ok=True)
+        result = _finished(place / RESULT)
         if result is None:
             run = {"svm-ss": _svm, "svm-ts": _svm, "rr": _ridge}.get(method, _network)
             tell(method, 0, 1, "")
             try:
-                result = run(method, split, settings, folder / method, tell, key)
+                result = run(method, split, settings, place, tell, about)
             except DivergedError as error:
                 result = Result(method, settings.depth, math.nan, note=f"diverged ({error})")
-            write_text(path, json.dumps({"settings": key, "result": asdict(result)}))
-        tell(method, 1, 1, _errors(result))
+            write_text(place / RESULT, json.dumps({"settings": about, "result": asdict(result)}))
+        tell(method, 1, 1, "" if math.isnan(result.best) else f"test error {100 * result.best:.2f} %")
         results.append(result)
     return Comparison(data.name, data.train_images.shape[1:], settings, results)
 
@@ -138,11 +141,10 @@ def check_methods(methods: Iterable[str]) -> list[str]:
     return chosen
 
 
-def _finished(path: Path, key: dict[str, Any]) -> Result | None:
-    """The result of an earlier run with the same settings."""
+def _finished(path: Path) -> Result | None:
+    """The result of an earlier run, if it came to an end."""
     try:
-        content = json.loads(path.read_text())
-        return Result(**content["result"]) if content["settings"] == key else None
+        return Result(**json.loads(path.read_text())["result"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -156,10 +158,12 @@ def _network(method: str, split: Split, settings: Settings, folder: Path, tell: 
     def after(epoch: Epoch) -> None:
         tell(method, epoch.epoch, settings.epochs, f"test error {100 * epoch.test_error:.2f} %")
 
-    notes = {**about, "depth": depth, "method": method}
-    notes.pop("epochs")  # more of them go on from what is there
-    options: dict[str, Any] = {"validation": _rows(split.validation, split.validation_labels), "test": _rows(split.test, split.test_labels)}
-    history = _train_or_start_anew(learner, _rows(split.train, split.train_labels), settings.epochs, folder, notes, after, options)
+    parts: dict[str, Any] = {
+        "validation": Rows.from_numpy(split.validation, split.validation_labels),
+        "test": Rows.from_numpy(split.test, split.test_labels),
+    }
+    rows = Rows.from_numpy(split.train, split.train_labels)
+    history = train(learner, rows, epochs=settings.epochs, folder=folder, notes={**about, "method": method}, after=after, **parts)
     best = history.best
     return Result(
         method,
@@ -174,33 +178,16 @@ def _network(method: str, split: Split, settings: Settings, folder: Path, tell: 
     )
 
 
-def _train_or_start_anew(
-    learner: Learner, rows: Rows, epochs: int, folder: Path, notes: dict[str, Any], after: Callable[[Epoch], None], options: dict[str, Any]
-) -> History:
-    """A checkpoint of other settings in the folder is of no use."""
-    checkpoint = folder / "checkpoint.safetensors"
-    if checkpoint.exists():
-        try:
-            learner.restore(checkpoint, notes)
-        except (ValueError, RuntimeError):
-            checkpoint.unlink()
-    return train(learner, rows, epochs=epochs, folder=folder, notes=notes, after=after, **options)
-
-
 def _ridge(method: str, split: Split, settings: Settings, folder: Path, tell: Watch, about: dict[str, Any]) -> Result:
     """The readout solved in one pass, λ chosen by generalised cross-validation around the mean of the diagonal."""
-    from tensorswitch.ridge import deep_gates, mean_diagonal
-
-    n_in, gates = split.train.shape[1], settings.width
-    generator = torch.Generator().manual_seed(settings.seed)
-    weight = (2 * torch.rand(gates, n_in, generator=generator) - 1) * math.sqrt(6 / (n_in + gates))
+    gate_weights = draw_gates(split.train.shape[1], [settings.width], torch.Generator().manual_seed(settings.seed))
     x, y = torch.from_numpy(split.train), torch.from_numpy(split.train_labels)
     targets = 2 * torch.nn.functional.one_hot(y, about["classes"]).to(x.dtype) - 1
     start = time.perf_counter()
-    mean = mean_diagonal(x, deep_gates(x, [weight]))
-    solution = solve_ridge(x, targets, [weight], [a * mean for a in ALPHAS], tol=1e-3)
+    mean = mean_diagonal(x, deep_gates(x, gate_weights))
+    solution = solve_ridge(x, targets, gate_weights, [a * mean for a in ALPHAS], tol=1e-3)
     seconds = time.perf_counter() - start
-    error = _error(apply_readout(torch.from_numpy(split.test), [weight], solution.weight).argmax(1).numpy(), split.test_labels)
+    error = _error(apply_readout(torch.from_numpy(split.test), gate_weights, solution.weight).argmax(1).numpy(), split.test_labels)
     return Result(method, 1, seconds, error, error, 1, note=f"λ = {solution.alpha / mean:.2g} × mean")
 
 
@@ -234,13 +221,5 @@ def _filters(network: Network, split: Split, count: int = 16) -> list[list[float
     return seen
 
 
-def _rows(x: np.ndarray, y: np.ndarray) -> Rows:
-    return Rows(torch.from_numpy(x), torch.from_numpy(y))
-
-
 def _error(predicted: np.ndarray, labels: np.ndarray) -> float:
     return float(np.mean(predicted != labels))
-
-
-def _errors(result: Result) -> str:
-    return f"test error {100 * result.best:.2f} %"

@@ -14,10 +14,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn import functional as F
 
+from tensorswitch._checks import from_numpy
 from tensorswitch._files import read_tensors, write_tensors, write_text
 from tensorswitch._progress import progress_bar
 from tensorswitch.history import Epoch, History
@@ -43,6 +45,10 @@ class Rows:
 
     x: Tensor
     y: Tensor
+
+    @classmethod
+    def from_numpy(cls, x: np.ndarray, y: np.ndarray) -> Rows:
+        return cls(from_numpy(x), from_numpy(y))
 
     def to(self, device: torch.device | str) -> Rows:
         return Rows(self.x.to(device), self.y.to(device))
@@ -103,6 +109,15 @@ class Learner:
         self.schedule = None if schedule is None else schedule(self.optimizer)
         self.generator = torch.Generator().manual_seed(seed)
         self.epochs_done = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A generator cannot be pickled, its state can."""
+        return {**self.__dict__, "generator": self.generator.get_state()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.generator = torch.Generator()
+        self.generator.set_state(state["generator"])
 
     def epoch(self, rows: Rows, watch: Callable[[], None] | None = None) -> tuple[float, float]:
         """One pass in a new order: the mean loss and error of the batches as they were met. ``watch`` is called after each step."""

@@ -60,6 +60,13 @@ def test_a_pickled_model_goes_on_as_the_original(digits):
     assert model.n_iter_ == 4
 
 
+def test_a_pickle_keeps_what_the_model_was_made_with(digits):
+    X, y, X_test, _ = digits
+    model = TSMLPClassifier(8, max_iter=1, random_state=0).fit(X, y).set_params(learning_rate_init=-1, optimizer="none")
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copy.partial_fit(X, y).predict_proba(X_test), model.partial_fit(X, y).predict_proba(X_test))
+
+
 def test_chunks_by_partial_fit_are_epochs(digits):
     X, y, X_test, _ = digits
     model = TSMLPClassifier(8, random_state=0)

@@ -15,9 +15,9 @@ SOLVERS = ["streaming", "matrix-free", "dual"]
 
 @parametrize_with_checks(
     [
-        *(TSRidgeClassifier(4, solver=solver, tol=1e-8) for solver in SOLVERS),
+        *(TSRidgeClassifier(4, solver=solver, tol=1e-11) for solver in SOLVERS),
         TSRidgeClassifier((4, 3), [0.1, 1, "mean"]),
-        *(TSRidgeRegressor(4, 0.1, solver=solver, tol=1e-8) for solver in SOLVERS),
+        *(TSRidgeRegressor(4, 0.1, solver=solver, tol=1e-11) for solver in SOLVERS),
         TSRidgeRegressor((4, 3), [0.1, 1, "mean"]),
     ]
 )
@@ -227,7 +227,8 @@ def test_parameters_changed_after_the_fit_do_not_change_predictions():
 
 @pytest.mark.parametrize("gates", [np.int64(4), np.array([4, 3]), [4], (4, 3)])
 def test_gates_may_be_any_whole_numbers(gates):
-    TSRidgeClassifier(gates).fit(*chunk())
+    model = TSRidgeClassifier(gates).fit(*chunk())
+    assert [len(w) for w in model.gate_weights_] == np.atleast_1d(gates).tolist()
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def load(name: str | Path, *, extra: bool = False, download: bool = True) -> Dat
     if name == "digits":
         return _digits()
     if name in SOURCES:
-        folder = fetch(str(name), extra=extra) if download else _found(str(name), extra)
+        folder = fetch(str(name), extra=extra) if download else found(str(name), extra)
         if folder is None:
             raise DataError(_how_to_get(str(name), _files(str(name), extra)))
         images, labels, test_images, test_labels = SOURCES[str(name)].read(folder, extra)
@@ -142,8 +142,8 @@ def fetch(name: str, *, extra: bool = False, progress: bool = True) -> Path:
 
     if name not in SOURCES:
         raise DataError(f"there is nothing to fetch for {name!r}; to be fetched are {', '.join(SOURCES)}")
-    if (found := _found(name, extra)) is not None:
-        return found
+    if (folder := found(name, extra)) is not None:
+        return folder
     source, cache, files = SOURCES[name], folders(name)[-1], _files(name, extra)
     downloader = pooch.HTTPDownloader(progressbar=progress, timeout=60)
     for file in files:
@@ -160,7 +160,8 @@ def fetch(name: str, *, extra: bool = False, progress: bool = True) -> Path:
     return cache
 
 
-def _found(name: str, extra: bool) -> Path | None:
+def found(name: str, extra: bool = False) -> Path | None:
+    """The folder that has all files of a data set, if there is one."""
     for folder in folders(name):
         if all((folder / file).exists() or _stands_for(folder, file) for file in _files(name, extra)):
             return folder
@@ -219,7 +220,7 @@ def _labelled(path: Path, x: np.ndarray, y: np.ndarray, x_test: np.ndarray | Non
     """Labels of any kind become numbers; without test rows some are set aside."""
     from sklearn.model_selection import train_test_split
 
-    x, y = _rows(path, x), y.reshape(-1)
+    x, y = as_rows(path, x), y.reshape(-1)
     if len(x) != len(y):
         raise DataError(f"{path}: {len(x)} rows but {len(y)} labels")
     every = y if y_test is None else np.concatenate([y, y_test.reshape(-1)])
@@ -234,13 +235,13 @@ def _labelled(path: Path, x: np.ndarray, y: np.ndarray, x_test: np.ndarray | Non
         seldom = np.bincount(codes).min() < 2
         parts: list[Any] = train_test_split(x, codes, test_size=TEST_SHARE, random_state=0, stratify=None if seldom else codes)
         return Dataset(path.stem, parts[0], parts[2], parts[1], parts[3], tuple(map(str, names)))
-    test = _rows(path, x_test)
+    test = as_rows(path, x_test)
     if test.dtype != x.dtype:
         raise DataError(f"{path}: training images are {x.dtype} but test images {test.dtype}; bytes count as pixels, so use one type for both")
     return Dataset(path.stem, x, codes[: len(y)], test, codes[len(y) :], tuple(map(str, names)))
 
 
-def _rows(path: Path, x: np.ndarray) -> np.ndarray:
+def as_rows(path: Path, x: np.ndarray) -> np.ndarray:
     """Bytes stay, with channels first; everything else becomes float32."""
     if x.dtype.kind not in "fiub":
         raise DataError(f"{path}: rows must be numbers, got {x.dtype}")

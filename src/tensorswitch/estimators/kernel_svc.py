@@ -26,6 +26,7 @@ from sklearn.utils.multiclass import _ovr_decision_function, check_classificatio
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from tensorswitch._progress import track
+from tensorswitch.estimators._labels import check_classes, class_places
 from tensorswitch.kernels import check_depth, check_kind, kernels
 
 __all__ = ["TSKernelSVC", "kernel_svc_grid"]
@@ -244,9 +245,8 @@ class _Pairs:
 
     def __init__(self, y: np.ndarray) -> None:
         check_classification_targets(y)
-        self.classes, self.labels = np.unique(y, return_inverse=True)
-        if len(self.classes) < 2:
-            raise ValueError(f"the classifier needs at least 2 classes, but y holds one class only: {self.classes[0]}")
+        self.classes = check_classes(y)
+        self.labels = class_places(y, self.classes)
         self.pairs = list(combinations(range(len(self.classes)), 2))
         self.rows = [np.flatnonzero((self.labels == i) | (self.labels == j)) for i, j in self.pairs]
 

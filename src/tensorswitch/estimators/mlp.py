@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral
@@ -82,21 +81,21 @@ class _TSMLP(BaseEstimator):  # type: ignore[misc]
             self.__dict__.update(before)
             raise
 
-    def _fit(self, X: np.ndarray, targets: np.ndarray, labels: np.ndarray | None) -> Self:
+    def _fit(self, X: np.ndarray, targets: np.ndarray, outputs: int, labels: np.ndarray | None) -> Self:
         check_positive(max_iter=self.max_iter, n_iter_no_change=self.n_iter_no_change)
         random = check_random_state(self.random_state)
         again = self.warm_start and hasattr(self, "_learner")
         if not again:
-            self._start(X.shape[1], targets, random)
+            self._start(X.shape[1], outputs, random)
         held = None
         if self.early_stopping:
             if not 0 < self.validation_fraction < 1:
                 raise ValueError(f"validation_fraction must be between 0 and 1, got {self.validation_fraction!r}")
             options = {"test_size": self.validation_fraction, "random_state": random.randint(2**31), "stratify": labels}
             X, X_held, targets, held_targets = train_test_split(X, targets, **options)
-            held = Rows(from_numpy(X_held), from_numpy(held_targets)).to(self.device)
-        rows = Rows(from_numpy(X), from_numpy(targets)).to(self.device)
-        best, waited, kept = np.inf, 0, b""
+            held = Rows.from_numpy(X_held, held_targets).to(self.device)
+        rows = Rows.from_numpy(X, targets).to(self.device)
+        best, waited, kept = np.inf, 0, None
         with progress_bar(type(self).__name__, self.verbose, self.max_iter) as bar:
             for _ in range(self.max_iter):
                 self._epoch(rows)
@@ -107,29 +106,29 @@ class _TSMLP(BaseEstimator):  # type: ignore[misc]
                     self.validation_curve_.append(criterion)
                 bar(note=f"loss {self.loss_curve_[-1]:.4f}" + ("" if held is None else f", validation {criterion:.4f}"))
                 if criterion < best and held is not None:
-                    kept = self._weights()
+                    kept = {name: value.clone() for name, value in self._learner.network.state_dict().items()}
                 waited = 0 if criterion < best - self.tol else waited + 1
                 best = min(best, criterion)
                 if waited >= self.n_iter_no_change:
                     break
-        if kept:
-            self._set_weights(kept)
+        if kept is not None:
+            self._learner.network.load_state_dict(kept)
         return self
 
-    def _partial_fit(self, X: np.ndarray, targets: np.ndarray, first: bool) -> Self:
+    def _partial_fit(self, X: np.ndarray, targets: np.ndarray, outputs: int, first: bool) -> Self:
         if first:
-            self._start(X.shape[1], targets, check_random_state(self.random_state))
-        self._epoch(Rows(from_numpy(X), from_numpy(targets)).to(self.device))
+            self._start(X.shape[1], outputs, check_random_state(self.random_state))
+        self._epoch(Rows.from_numpy(X, targets).to(self.device))
         return self
 
-    def _start(self, n_in: int, targets: np.ndarray, random: np.random.RandomState) -> None:
+    def _start(self, n_in: int, outputs: int, random: np.random.RandomState) -> None:
         sizes = [self.hidden_layer_sizes] if isinstance(self.hidden_layer_sizes, int | Integral) else list(self.hidden_layer_sizes)
         kind = self.kind
         if self.learn_gates is not None and kind in ("ts-lrc", "ts-ibp-lrc"):
             kind = "ts-ibp-lrc" if self.learn_gates else "ts-lrc"
         with torch.random.fork_rng(devices=[]):  # the weights depend on random_state alone, and leave torch's own numbers as they were
             torch.manual_seed(random.randint(2**31))
-            network = mlp(n_in, self._outputs_needed(targets), kind=kind, depth=len(sizes), width=[int(n) for n in sizes], bias=self.bias)
+            network = mlp(n_in, outputs, kind=kind, depth=len(sizes), width=[int(n) for n in sizes], bias=self.bias)
         self._learner = Learner(
             network,
             loss=self._loss,
@@ -145,22 +144,9 @@ class _TSMLP(BaseEstimator):  # type: ignore[misc]
         self.validation_curve_: list[float] = []
         self.n_iter_ = 0
 
-    def _outputs_needed(self, targets: np.ndarray) -> int:
-        raise NotImplementedError
-
     def _epoch(self, rows: Rows) -> None:
         self.loss_curve_.append(self._learner.epoch(rows)[0])
         self.n_iter_ += 1
-
-    def _weights(self) -> bytes:
-        from safetensors.torch import save
-
-        return save({k: v.contiguous() for k, v in self._learner.network.state_dict().items()})
-
-    def _set_weights(self, raw: bytes) -> None:
-        from safetensors.torch import load
-
-        self._learner.network.load_state_dict(load(raw))
 
     @property
     def network_(self) -> torch.nn.Module:
@@ -177,44 +163,6 @@ class _TSMLP(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "n_iter_")
         X = validate_data(self, X, dtype=np.float32, order="C", reset=False)
         return self._learner.outputs(from_numpy(X)).cpu().numpy()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Generators cannot be pickled, their states can."""
-        state = dict(super().__getstate__())
-        if "_learner" in state:
-            learner = state.pop("_learner")
-            buffer = io.BytesIO()
-            torch.save(learner.optimizer.state_dict(), buffer)
-            state["_kept"] = {
-                "description": learner.network.description,
-                "weights": self._weights(),
-                "optimizer": buffer.getvalue(),
-                "generator": learner.generator.get_state().numpy(),
-                "epochs_done": learner.epochs_done,
-            }
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        kept = state.pop("_kept", None)
-        super().__setstate__(state)
-        if kept is None:
-            return
-        from tensorswitch.models import build
-
-        self._learner = Learner(
-            build(kept["description"]),
-            loss=self._loss,
-            optimizer=self.optimizer,
-            lr=self.learning_rate_init,
-            momentum=self.momentum,
-            weight_decay=self.alpha,
-            batch_size=self.batch_size,
-            device=self.device,
-        )
-        self._set_weights(kept["weights"])
-        self._learner.optimizer.load_state_dict(torch.load(io.BytesIO(kept["optimizer"]), weights_only=True))
-        self._learner.generator.set_state(torch.from_numpy(kept["generator"]))
-        self._learner.epochs_done = kept["epochs_done"]
 
 
 class TSMLPClassifier(ClassifierMixin, _TSMLP):  # type: ignore[misc]
@@ -262,7 +210,7 @@ class TSMLPClassifier(ClassifierMixin, _TSMLP):  # type: ignore[misc]
                 raise ValueError(f"warm_start needs the classes of the fit before, {self.classes_}, got {classes}")
             self.classes_ = classes
             targets = class_places(y, classes)
-            return self._fit(X, targets, targets)
+            return self._fit(X, targets, len(classes), targets)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
         """One epoch over a chunk of rows. The first call must name all ``classes``."""
@@ -273,10 +221,7 @@ class TSMLPClassifier(ClassifierMixin, _TSMLP):  # type: ignore[misc]
             check_classification_targets(y)
             targets = class_places(y, known)
             self.classes_ = known
-            return self._partial_fit(X, targets, first)
-
-    def _outputs_needed(self, targets: np.ndarray) -> int:
-        return len(self.classes_)
+            return self._partial_fit(X, targets, len(known), first)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class."""
@@ -308,14 +253,16 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, _TSMLP):  # type: ignore[
         """Learn from rows and targets."""
         with self._unchanged_if_it_fails():
             X, y = validate_data(self, X, y, dtype=np.float32, order="C", multi_output=True, y_numeric=True)
-            return self._fit(X, self._targets(y, self.warm_start and hasattr(self, "_learner")), None)
+            targets = self._targets(y, self.warm_start and hasattr(self, "_learner"))
+            return self._fit(X, targets, targets.shape[1], None)
 
     def partial_fit(self, X: Any, y: Any) -> Self:
         """One epoch over a chunk of rows."""
         with self._unchanged_if_it_fails():
             first = not hasattr(self, "_learner")
             X, y = validate_data(self, X, y, dtype=np.float32, order="C", reset=first, multi_output=True, y_numeric=True)
-            return self._partial_fit(X, self._targets(y, not first), first)
+            targets = self._targets(y, not first)
+            return self._partial_fit(X, targets, targets.shape[1], first)
 
     _shape: tuple[int, ...]
 
@@ -325,9 +272,6 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, _TSMLP):  # type: ignore[
             raise ValueError(f"y has rows of shape {shape}, but those learned before had {self._shape}")
         self._shape = shape
         return np.ascontiguousarray(y.reshape(len(y), -1), dtype=np.float32)
-
-    def _outputs_needed(self, targets: np.ndarray) -> int:
-        return int(targets.shape[1])
 
     def predict(self, X: Any) -> np.ndarray:
         """(rows,) or (rows, columns), as the targets were."""

@@ -15,8 +15,9 @@ generalised cross-validation error.
 
 from tensorswitch.ridge.choice import Choice, choose_solver, solve
 from tensorswitch.ridge.dual import solve_dual
-from tensorswitch.ridge.matrix_free import apply_readout, solve_matrix_free
-from tensorswitch.ridge.problem import Solution, deep_gates, mean_diagonal
+from tensorswitch.ridge.matrix_free import solve_matrix_free
+from tensorswitch.ridge.problem import Solution, deep_gates, draw_gates, mean_diagonal
+from tensorswitch.ridge.readout import apply_readout
 from tensorswitch.ridge.statistics import RidgeStatistics
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "apply_readout",
     "choose_solver",
     "deep_gates",
+    "draw_gates",
     "mean_diagonal",
     "solve",
     "solve_dual",

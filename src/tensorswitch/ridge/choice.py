@@ -14,8 +14,9 @@ from torch import Tensor
 
 from tensorswitch.ridge._gram import packed_shape
 from tensorswitch.ridge.dual import solve_dual
-from tensorswitch.ridge.matrix_free import BLOCK_BYTES, solve_matrix_free
+from tensorswitch.ridge.matrix_free import solve_matrix_free
 from tensorswitch.ridge.problem import Alpha, Solution, check_gate_weights, check_rows, log
+from tensorswitch.ridge.readout import BLOCK_BYTES
 from tensorswitch.ridge.statistics import RidgeStatistics
 
 SOLVERS = ("streaming", "matrix-free", "dual")

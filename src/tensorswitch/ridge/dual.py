@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from tensorswitch.ridge._cholesky import solve_full
-from tensorswitch.ridge.matrix_free import _Map, _outer_first
 from tensorswitch.ridge.problem import (
     Alpha,
     Fit,
@@ -21,6 +20,7 @@ from tensorswitch.ridge.problem import (
     effective_rows,
     mean_diagonal,
 )
+from tensorswitch.ridge.readout import ReadoutMap, outer_first
 
 KERNEL_ROWS = 512
 
@@ -39,14 +39,14 @@ def _solve(x: Tensor, targets: Tensor, gate_weights: Sequence[Tensor], alpha: Al
     weights = x.new_ones(len(x)).double() if sample_weight is None else sample_weight.double()
     check_some_rows(float(weights.sum()))
     rows, root = x.double(), weights.sqrt()[:, None]
-    z, goal = _Map(rows, gates, None), targets.double() * root
+    z, goal = ReadoutMap(rows, gates, None), targets.double() * root
 
     def fit(value: float, judged: bool) -> Fit:
         matrix = _kernel(rows * root, gates)
         matrix.diagonal().add_(value)
         dual, trace = solve_full(matrix, goal, judged)
         weight = z.adjoint(dual * root).to(x.dtype)
-        solution = Solution(_outer_first(weight, [len(w) for w in gate_weights]), value)
+        solution = Solution(outer_first(weight, [len(w) for w in gate_weights]), value)
         # The residuals are λ times the dual variables, and what is left of the rows is λ tr (K + λI)⁻¹.
         return Fit(solution, value**2 * float(dual.square().sum()), len(goal) - value * trace) if judged else Fit(solution)
 

@@ -26,17 +26,9 @@ from tensorswitch.ridge.problem import (
     mean_diagonal,
     probes,
 )
-from tensorswitch.switched import switched_linear, switched_outer
-
-BLOCK_BYTES = 1 << 26  # of expanded errors held at a time
+from tensorswitch.ridge.readout import ReadoutMap, inner_first, outer_first
 
 Operator = Callable[[Tensor], Tensor]
-
-
-def apply_readout(x: Tensor, gate_weights: Sequence[Tensor], weight: Tensor) -> Tensor:
-    """``Wᵀ z`` for each row: (rows, out)."""
-    with torch.autocast(x.device.type, enabled=False):
-        return _Map(x, deep_gates(x, gate_weights), None).forward(_inner_first(weight))
 
 
 @torch.no_grad()
@@ -90,14 +82,14 @@ def _solve(
     total: Operator,
     progress: bool,
 ) -> Solution:
-    z = _Map(x, deep_gates(x, gate_weights), sample_weight)
+    z = ReadoutMap(x, deep_gates(x, gate_weights), sample_weight)
     weights = x.new_ones(len(x)) if sample_weight is None else sample_weight
     numbers = [mean_diagonal(x, z.gates, sample_weight), float(weights.double().sum()), float(weights.double().square().sum())]
     mean, weight_sum, squares = total(torch.tensor(numbers, dtype=torch.float64, device=x.device)).tolist()
     check_some_rows(weight_sum)
     inverse = _kronecker_inverse(x, z.gates, weights, weight_sum, total)
     goal = total(z.adjoint(targets))
-    found = None if start is None else _inner_first(start)
+    found = None if start is None else inner_first(start)
     # For the degrees of freedom, tr Z (ZᵀZ + λI)⁻¹ Zᵀ: signs v on the rows as further targets, of which the fit explains vᵀ Z u.
     signs = x.new_zeros(len(x), 0)
     signs_goal, explained = goal[..., :0], None
@@ -111,7 +103,7 @@ def _solve(
 
         with progress_bar(f"conjugate gradients, alpha {value:.3g}", progress) as bar:
             found, iterations, residual = _conjugate_gradients(operator, precondition, goal, found, tol, max_iter, bar)
-            solution = Solution(_outer_first(found, [len(w) for w in gate_weights]), value, iterations, residual)
+            solution = Solution(outer_first(found, [len(w) for w in gate_weights]), value, iterations, residual)
             if not judged:
                 return Fit(solution)
             if not signs.shape[1]:
@@ -153,61 +145,6 @@ def _conjugate_gradients(
     if worst > tol:
         log.warning("conjugate gradients stopped after %d iterations at a residual of %.1e, not the %.1e asked for", iteration, worst, tol)
     return weight, iteration, worst
-
-
-class _Map:
-    """``Z`` as a linear map, for weights in the order (n_1, n_0, n_L, …, n_2, out): a switched linear map, then the gates above."""
-
-    def __init__(self, x: Tensor, gates: list[Tensor], sample_weight: Tensor | None) -> None:
-        self.x, self.gates, self.sample_weight = x, gates, sample_weight
-        self.above = combine_gates(self.gates[1:]) if len(self.gates) > 1 else None
-
-    def forward(self, weight: Tensor) -> Tensor:
-        return torch.cat([self._forward(part, weight.flatten(2)) for part in self._parts(weight.shape[-1])])
-
-    def adjoint(self, errors: Tensor) -> Tensor:
-        return self._sum(errors.shape[1], lambda part: errors[part])
-
-    def normal(self, weight: Tensor) -> Tensor:
-        """``Zᵀ diag(s) Z W``, block by block."""
-        flat = weight.flatten(2)
-        return self._sum(weight.shape[-1], lambda part: self._forward(part, flat))
-
-    def _sum(self, out: int, errors: Callable[[slice], Tensor]) -> Tensor:
-        above = 1 if self.above is None else self.above.shape[1]
-        result = self.x.new_zeros(self.gates[0].shape[1], self.x.shape[1], above * out)
-        for part in self._parts(out):
-            r = errors(part)
-            if self.sample_weight is not None:
-                r = r * self.sample_weight[part, None]
-            if self.above is not None:
-                r = (self.above[part, :, None] * r[:, None, :]).flatten(1)
-            result += switched_outer(self.x[part], self.gates[0][part], r)
-        return result.view(*result.shape[:2], above, out)
-
-    def _forward(self, part: slice, weight: Tensor) -> Tensor:
-        y = switched_linear(self.x[part], self.gates[0][part], weight)
-        if self.above is None:
-            return y
-        above = self.above[part]
-        return torch.bmm(above.to(y.dtype).unsqueeze(1), y.view(len(y), above.shape[1], -1)).squeeze(1)
-
-    def _parts(self, out: int) -> list[slice]:
-        width = out * (1 if self.above is None else self.above.shape[1])
-        step = max(64, min(8192, BLOCK_BYTES // (width * self.x.element_size())))
-        return [slice(s, s + step) for s in range(0, max(1, len(self.x)), step)]
-
-
-def _inner_first(weight: Tensor) -> Tensor:
-    """(n_L, …, n_2, n_1, n_0, out) to (n_1, n_0, n_L · … · n_2, out)."""
-    *_, n1, n0, out = weight.shape
-    return weight.reshape(-1, n1, n0, out).permute(1, 2, 0, 3).contiguous()
-
-
-def _outer_first(weight: Tensor, gates: Sequence[int]) -> Tensor:
-    """The reverse of :func:`_inner_first`."""
-    n1, n0, _, out = weight.shape
-    return weight.permute(2, 0, 1, 3).reshape(*reversed(gates[1:]), n1, n0, out)
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:

@@ -41,6 +41,15 @@ class Fit(NamedTuple):
     freedom: float = math.nan  # effective degrees of freedom, tr Z (ZᵀZ + λI)⁻¹ Zᵀ
 
 
+def draw_gates(in_features: int, gates: Sequence[int], generator: torch.Generator, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    """Gate weights of each layer, (n_l, n_{l-1}), by Glorot's uniform distribution."""
+    weights = []
+    for n in gates:
+        weights.append((2 * torch.rand(n, in_features, generator=generator, dtype=dtype) - 1) * math.sqrt(6 / (n + in_features)))
+        in_features = n
+    return weights
+
+
 def deep_gates(x: Tensor, gate_weights: Sequence[Tensor]) -> list[Tensor]:
     """The gates of each layer, boolean (rows, n_l), which follow the ReLU network of the gate weights."""
     gates = []

@@ -1,0 +1,75 @@
+"""The readout of a deep TS representation as a linear map, ``Z W``, with its adjoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from tensorswitch.inverted import combine_gates
+from tensorswitch.ridge.problem import deep_gates
+from tensorswitch.switched import switched_linear, switched_outer
+
+BLOCK_BYTES = 1 << 26  # of expanded errors held at a time
+
+
+def apply_readout(x: Tensor, gate_weights: Sequence[Tensor], weight: Tensor) -> Tensor:
+    """``Wᵀ z`` for each row: (rows, out)."""
+    with torch.autocast(x.device.type, enabled=False):
+        return ReadoutMap(x, deep_gates(x, gate_weights), None).forward(inner_first(weight))
+
+
+class ReadoutMap:
+    """``Z`` as a linear map, for weights in the order (n_1, n_0, n_L, …, n_2, out): a switched linear map, then the gates above."""
+
+    def __init__(self, x: Tensor, gates: list[Tensor], sample_weight: Tensor | None) -> None:
+        self.x, self.gates, self.sample_weight = x, gates, sample_weight
+        self.above = combine_gates(self.gates[1:]) if len(self.gates) > 1 else None
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return torch.cat([self._forward(part, weight.flatten(2)) for part in self._parts(weight.shape[-1])])
+
+    def adjoint(self, errors: Tensor) -> Tensor:
+        return self._sum(errors.shape[1], lambda part: errors[part])
+
+    def normal(self, weight: Tensor) -> Tensor:
+        """``Zᵀ diag(s) Z W``, block by block."""
+        flat = weight.flatten(2)
+        return self._sum(weight.shape[-1], lambda part: self._forward(part, flat))
+
+    def _sum(self, out: int, errors: Callable[[slice], Tensor]) -> Tensor:
+        above = 1 if self.above is None else self.above.shape[1]
+        result = self.x.new_zeros(self.gates[0].shape[1], self.x.shape[1], above * out)
+        for part in self._parts(out):
+            r = errors(part)
+            if self.sample_weight is not None:
+                r = r * self.sample_weight[part, None]
+            if self.above is not None:
+                r = (self.above[part, :, None] * r[:, None, :]).flatten(1)
+            result += switched_outer(self.x[part], self.gates[0][part], r)
+        return result.view(*result.shape[:2], above, out)
+
+    def _forward(self, part: slice, weight: Tensor) -> Tensor:
+        y = switched_linear(self.x[part], self.gates[0][part], weight)
+        if self.above is None:
+            return y
+        above = self.above[part]
+        return torch.bmm(above.to(y.dtype).unsqueeze(1), y.view(len(y), above.shape[1], -1)).squeeze(1)
+
+    def _parts(self, out: int) -> list[slice]:
+        width = out * (1 if self.above is None else self.above.shape[1])
+        step = max(64, min(8192, BLOCK_BYTES // (width * self.x.element_size())))
+        return [slice(s, s + step) for s in range(0, max(1, len(self.x)), step)]
+
+
+def inner_first(weight: Tensor) -> Tensor:
+    """(n_L, …, n_2, n_1, n_0, out) to (n_1, n_0, n_L · … · n_2, out)."""
+    *_, n1, n0, out = weight.shape
+    return weight.reshape(-1, n1, n0, out).permute(1, 2, 0, 3).contiguous()
+
+
+def outer_first(weight: Tensor, gates: Sequence[int]) -> Tensor:
+    """The reverse of :func:`inner_first`."""
+    n1, n0, _, out = weight.shape
+    return weight.permute(2, 0, 1, 3).reshape(*reversed(gates[1:]), n1, n0, out)
