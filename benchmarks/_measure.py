@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
 import multiprocessing
-import os
-import platform
 import resource
 import sys
 import time
@@ -14,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
+from tensorswitch import _machine
 
 T = TypeVar("T")
 
@@ -69,12 +66,7 @@ def _status_bytes(status: Path, field: str) -> int:
 
 def describe() -> str:
     """Date, machine and versions, to stand beside measured numbers."""
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        model = next((line.split(":")[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")), model)
-    versions = f"torch {torch.__version__}, Python {platform.python_version()}"
-    return f"{datetime.date.today()}, {model}, {torch.get_num_threads()} of {os.cpu_count()} cores, {versions}"
+    return f"{_machine.today()}, {_machine.describe()}"
 
 
 def print_table(header: list[str], rows: list[list[str]]) -> None:

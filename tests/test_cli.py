@@ -86,13 +86,13 @@ def test_compare_prints_the_table_and_writes_the_report(folder):
     assert page.count("<tr>") == 8
     assert page.count("data:image/png;base64") == 5  # the curves, and the filters of four networks
     assert "http" not in page.replace("http-equiv", "")  # it needs nothing from elsewhere
-    (result,) = (folder / "c").glob("ss-*/result.json")
+    (result,) = (folder / "c").glob("digits-ss-*.json")
     changed = result.stat().st_mtime_ns
     run(*arguments)
     assert result.stat().st_mtime_ns == changed  # what is done is not done again
     run(*arguments, "--seed", "1", "--methods", "ss")
     assert result.stat().st_mtime_ns == changed  # other settings go elsewhere
-    assert len(list((folder / "c").glob("ss-*/result.json"))) == 2
+    assert len(list((folder / "c").glob("digits-ss-*.json"))) == 2
 
 
 def test_compare_a_table_of_ones_own(folder):
@@ -187,7 +187,7 @@ def test_results_of_other_data_of_the_same_name_are_not_taken(folder):
     shared = run("compare", "--data", other, *options).output
     alone = run("compare", "--data", other, *QUICK, "--methods", "ss", "--out", "d").output
     assert shared.replace("to c", "to d").replace("c/report", "d/report") == alone
-    assert len(list((folder / "c").glob("ss-*/result.json"))) == 2
+    assert len(list((folder / "c").glob("d-ss-*.json"))) == 2
     run("train", "--data", first, *QUICK, "--out", "t")
     with pytest.raises(ValueError, match=r"made with other settings \(data differ\)"):
         run("train", "--data", other, *QUICK, "--out", "t")

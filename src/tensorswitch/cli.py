@@ -9,6 +9,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +31,7 @@ app = typer.Typer(
 data_app = typer.Typer(no_args_is_help=True, help="Data sets: which there are, fetch them, look at one.")
 app.add_typer(data_app, name="data")
 out, err = Console(markup=False, highlight=False), Console(stderr=True, markup=False, highlight=False)
+say = partial(out.print, soft_wrap=True)  # a path broken over lines is no path
 
 Data = Annotated[str, typer.Option("--data", "-d", help="A data set by name (see `tensorswitch data list`), or the path of your own.")]
 Depth = Annotated[int | None, typer.Option(help="Hidden layers.")]
@@ -82,8 +84,9 @@ def compare(
     seed: Seed = 0,
 ) -> None:
     """Train SS and every TS method on one data set; print the table and write report.html."""
-    from tensorswitch.compare import METHODS, Settings, check_methods
+    from tensorswitch.compare import COMPARED, Settings, check_methods
     from tensorswitch.compare import compare as run
+    from tensorswitch.experiments import METHODS
     from tensorswitch.report import HEADER, cells, write_report
 
     content = datasets.load(data)
@@ -91,11 +94,11 @@ def compare(
     if settings.components == 0:
         settings = Settings(**{**vars(settings), "components": None})
     folder = folder or Path(f"compare-{content.name}")
-    chosen = check_methods([m.strip() for m in methods.split(",")] if methods else METHODS)
-    out.print(f"{_describe(content)}; results go to {folder}")
+    chosen = check_methods([m.strip() for m in methods.split(",")] if methods else COMPARED)
+    say(f"{_describe(content)}; results go to {folder}")
     columns = [TextColumn("{task.description:28}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
     with _stoppable(folder), Progress(*columns, console=err) as bars:
-        tasks = {m: bars.add_task(METHODS.get(m, m), total=None, start=False, note="", visible=False) for m in chosen}
+        tasks = {m: bars.add_task(METHODS[m], total=None, start=False, note="", visible=False) for m in chosen}
 
         def watch(method: str, done: int, total: int, note: str) -> None:
             if not bars.tasks[tasks[method]].started:
@@ -105,7 +108,7 @@ def compare(
             if finished:
                 bars.stop_task(tasks[method])
 
-        result = run(content, settings, folder, chosen, watch)
+        result = run(content, settings, folder, chosen, watch, name=data)
     table = Table(title=f"Test error on {content.name}")
     for i, name in enumerate(HEADER):
         table.add_column(name, justify="left" if i in (0, 6) else "right")
@@ -113,7 +116,7 @@ def compare(
         table.add_row(*row)
     out.print(table)
     write_report(result, folder / "report.html", "tensorswitch " + " ".join(sys.argv[1:]))
-    out.print(f"Curves and filters: {folder / 'report.html'}")
+    say(f"Curves and filters: {folder / 'report.html'}")
 
 
 def _from_toml(context: typer.Context, path: Path | None) -> Path | None:
@@ -187,7 +190,7 @@ def train(
     learner = Learner(network, seed=seed, device=_own_device(device), **settings)
     rows = [Rows.from_numpy(x, y) for x, y in zip(split[0:6:2], split[1:6:2], strict=True)]
     if first:
-        out.print(f"{_describe(content)}; {kind} {architecture}; results go to {folder}")
+        say(f"{_describe(content)}; {kind} {architecture}; results go to {folder}")
     notes = {"data": content.fingerprint, "components": components or None, "seed": seed, **settings, **network.description}
     parts: dict[str, Any] = {"validation": rows[1], "test": rows[2]}
     keep: dict[str, Any] = {"folder": folder, "notes": notes, "tensorboard": tensorboard}
@@ -203,8 +206,8 @@ def train(
     save_model(network, folder / "model.safetensors", preparation, **about)
     best = history.best
     start = history.epochs[0]
-    out.print(f"Test error {100 * start.test_error:.2f} % after one pass, {100 * best.test_error:.2f} % at epoch {best.epoch}, best by validation.")
-    out.print(f"Model: {folder / 'model.safetensors'}; history: {folder / 'history.csv'}")
+    say(f"Test error {100 * start.test_error:.2f} % after one pass, {100 * best.test_error:.2f} % at epoch {best.epoch}, best by validation.")
+    say(f"Model: {folder / 'model.safetensors'}; history: {folder / 'history.csv'}")
 
 
 def _join_processes(device: str) -> bool:
@@ -245,13 +248,13 @@ def predict(
     found = probabilities.argmax(1)
     if labels is not None:
         error = float(np.mean(np.array(names)[found] != labels))
-        out.print(f"{len(found)} test rows of {data}: error {100 * error:.2f} %")
+        say(f"{len(found)} test rows of {data}: error {100 * error:.2f} %")
     if target is not None:
         with replacing(target) as partial, partial.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(["row", "label", "probability"])
             writer.writerows([i, names[k], f"{probabilities[i, k]:.6f}"] for i, k in enumerate(found))
-        out.print(f"Predictions: {target}")
+        say(f"Predictions: {target}")
     elif labels is None:
         for k in found:
             print(names[k])
@@ -284,14 +287,14 @@ def data_list() -> None:
 @data_app.command("fetch")
 def data_fetch(name: str, extra: Annotated[bool, typer.Option("--extra", help="SVHN's extra images too.")] = False) -> None:
     """Download a data set, check it, and say where it is."""
-    out.print(f"{name} is in {datasets.fetch(name, extra=extra)}")
+    say(f"{name} is in {datasets.fetch(name, extra=extra)}")
 
 
 @data_app.command("info")
 def data_info(name: Annotated[str, typer.Argument(help="A data set by name, or the path of your own.")]) -> None:
     """How many rows, of what shape, in which classes."""
     content = datasets.load(name)
-    out.print(_describe(content))
+    say(_describe(content))
     table = Table("class", "training", "test")
     for i, label in enumerate(content.class_names):
         table.add_row(label, str(int((content.train_labels == i).sum())), str(int((content.test_labels == i).sum())))

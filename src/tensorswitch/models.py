@@ -8,7 +8,8 @@ TS-IBP    the deep uncompressed network, TensorSwitching
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +59,12 @@ def mlp(
     network = Network(*_layers(in_features, out_features, kind, widths, ts, bias))
     network.description = {
         "architecture": "mlp",
-        "in_features": in_features,
-        "out_features": out_features,
+        "in_features": int(in_features),
+        "out_features": int(out_features),
         "kind": kind,
-        "depth": depth,
+        "depth": int(depth),
         "width": widths,
-        "ts_layers": sorted(ts) if kind != "ss" else None,
+        "ts_layers": sorted(map(int, ts)) if kind != "ss" else None,
         "bias": bias,
     }
     return network
@@ -75,7 +76,7 @@ def cnn(
     out_features: int,
     *,
     kind: str = "ts-lrc",
-    convolutions: int = 1,
+    convolutions: int | Sequence[int] = 1,
     channels: Sequence[int] = (32, 64, 128),
     depth: int = 1,
     width: int | Sequence[int] = 256,
@@ -87,7 +88,7 @@ def cnn(
     Parameters
     ----------
     size : height and width of the images
-    convolutions : in each block; ``channels`` has one number for each block
+    convolutions : in each block, one number or one for each; ``channels`` has one for each
     depth, width : fully connected layers after the SS layer, which has the first width
     ts_layers : which of these are TS, counted from 1; by default all
     ts_blocks : blocks, counted from 1, whose last convolution and pooling are a TS convolution with max-pooling switches
@@ -96,10 +97,9 @@ def cnn(
     >>> cnn(1, 32, 10, channels=(4, 4), width=16)(torch.zeros(3, 1, 32, 32)).shape
     torch.Size([3, 10])
     """
-    height, across = (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
-    check_positive(
-        in_channels=in_channels, height=height, width=across, convolutions=convolutions, **{f"channels[{i}]": n for i, n in enumerate(channels)}
-    )
+    height, across = _one_for_each("size", size, 2, "axes, height and width")
+    repeats = _one_for_each("convolutions", convolutions, len(channels), "blocks")
+    check_positive(in_channels=in_channels, **{f"channels[{i}]": n for i, n in enumerate(channels)})
     if min(height, across) < 2 ** len(channels):
         raise ValueError(f"images of {height} × {across} are too small to be halved {len(channels)} times")
     if wrong := [b for b in ts_blocks if b not in range(1, len(channels) + 1)]:
@@ -109,13 +109,13 @@ def cnn(
     widths, ts = _widths(depth, width), _ts_layers(kind, depth, ts_layers)
     layers: list[nn.Module] = []
     below = in_channels
-    for block, n in enumerate(channels, 1):
-        for i in range(convolutions):
-            if i == convolutions - 1 and block in ts_blocks and kind != "ss":
+    for block, (n, repeat) in enumerate(zip(channels, repeats, strict=True), 1):
+        for i in range(repeat):
+            if i == repeat - 1 and block in ts_blocks and kind != "ss":
                 layers.append(SwitchedConv2d(below, n, n, 3, padding=1, pool=2, learn_gates=_learn(kind)))
             else:
                 layers += [_glorot(nn.Conv2d(below, n, 3, padding=1)), nn.ReLU()]
-                if i == convolutions - 1:
+                if i == repeat - 1:
                     layers.append(nn.MaxPool2d(2))
             below = n
     flat = below * (height >> len(channels)) * (across >> len(channels))
@@ -123,16 +123,16 @@ def cnn(
     network = Network(*layers, *_layers(widths[0], out_features, kind, widths, ts, True))
     network.description = {
         "architecture": "cnn",
-        "in_channels": in_channels,
+        "in_channels": int(in_channels),
         "size": [height, across],
-        "out_features": out_features,
+        "out_features": int(out_features),
         "kind": kind,
-        "convolutions": convolutions,
-        "channels": list(channels),
-        "depth": depth,
+        "convolutions": repeats,
+        "channels": [int(n) for n in channels],
+        "depth": int(depth),
         "width": widths,
-        "ts_layers": sorted(ts) if kind != "ss" else None,
-        "ts_blocks": sorted(ts_blocks),
+        "ts_layers": sorted(map(int, ts)) if kind != "ss" else None,
+        "ts_blocks": sorted(map(int, ts_blocks)),
     }
     return network
 
@@ -169,11 +169,18 @@ def _learn(kind: str) -> str | None:
 
 def _widths(depth: int, width: int | Sequence[int]) -> list[int]:
     check_positive(depth=depth)
-    widths = [width] * depth if isinstance(width, int) else [int(n) for n in width]
-    if len(widths) != depth:
-        raise ValueError(f"width has {len(widths)} numbers for {depth} layers")
-    check_positive(**{f"width[{i}]": n for i, n in enumerate(widths)})
-    return widths
+    return _one_for_each("width", width, depth, "layers")
+
+
+def _one_for_each(name: str, value: int | Sequence[int], count: int, of: str) -> list[int]:
+    """Plain integers, as JSON knows them; one number stands for all."""
+    values = [
+        int(n) if isinstance(n, Integral) and not isinstance(n, bool) else n for n in (value if isinstance(value, Iterable) else [value] * count)
+    ]
+    if len(values) != count:
+        raise ValueError(f"{name} has {len(values)} numbers for {count} {of}")
+    check_positive(**{name if not isinstance(value, Iterable) else f"{name}[{i}]": n for i, n in enumerate(values)})
+    return values
 
 
 def _ts_layers(kind: str, depth: int, ts_layers: Collection[int] | None) -> set[int]:
@@ -217,7 +224,8 @@ def load_model_with_extra(path: str | Path) -> tuple[Network, dict[str, Tensor],
     tensors, header = read_tensors(path, FORMAT)
     try:
         network = build(header["description"])
-        network.load_state_dict({name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")})
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+        network.to(next(t.dtype for t in weights.values() if t.is_floating_point())).load_state_dict(weights)
+    except (KeyError, TypeError, ValueError, RuntimeError, StopIteration) as error:
         raise ValueError(f"{path} does not hold the weights that its description asks for: {error}") from error
     return network, {name.removeprefix("extra."): t for name, t in tensors.items() if name.startswith("extra.")}, header.get("notes", {})

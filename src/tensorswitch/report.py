@@ -6,14 +6,13 @@ import base64
 import html
 import io
 import math
-import platform
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from tensorswitch._files import write_text
-from tensorswitch.compare import METHODS, Comparison, Result
+from tensorswitch._machine import describe, today
+from tensorswitch.compare import Comparison
+from tensorswitch.experiments import METHODS, Result
 
 COLOURS = {"ss": "#666666", "ts-lrc": "#0072b2", "ts-ibp-lrc": "#d55e00", "ts-ibp": "#009e73"}
 STYLE = """
@@ -30,15 +29,15 @@ def cells(comparison: Comparison) -> list[list[str]]:
     """The table: method, depth, one-pass error, best error, epoch, time against SS, remarks."""
     return [
         [
-            METHODS[r.method],
+            METHODS[method],
             str(r.depth),
             _percent(r.one_pass),
             _percent(r.best),
-            "–" if r.best_epoch is None or r.method == "rr" else str(r.best_epoch),
+            "–" if r.best_epoch is None else str(r.best_epoch),
             "–" if math.isnan(ratio := comparison.relative_time(r)) else f"{ratio:.1f} ×",
             r.note,
         ]
-        for r in comparison.results
+        for method, r in comparison.results
     ]
 
 
@@ -47,9 +46,9 @@ HEADER = ["method", "depth", "one pass, %", "best, %", "at epoch", "time", ""]
 
 def write_report(comparison: Comparison, path: Path, command: str) -> None:
     """Table, curves and filters in one file."""
-    best = min((r.best for r in comparison.results if not math.isnan(r.best)), default=math.nan)
+    best = min((r.best for _, r in comparison.results if not math.isnan(r.best)), default=math.nan)
     rows = []
-    for row, result in zip(cells(comparison), comparison.results, strict=True):
+    for row, (_, result) in zip(cells(comparison), comparison.results, strict=True):
         tags = ['<td class="best">' if i == 3 and result.best == best else "<td>" for i in range(len(row))]
         rows.append("<tr>" + "".join(f"{tag}{html.escape(cell)}</td>" for tag, cell in zip(tags, row, strict=True)) + "</tr>")
     parts = [f'<div class="table"><table id="results"><tr>{"".join(f"<th>{h}</th>" for h in HEADER)}</tr>{"".join(rows)}</table></div>']
@@ -60,8 +59,7 @@ def write_report(comparison: Comparison, path: Path, command: str) -> None:
     )
     for title, caption, figure in _figures(comparison):
         parts.append(f"<h2>{title}</h2><figure>{figure}<figcaption>{caption}</figcaption></figure>")
-    versions = f"torch {torch.__version__}, Python {platform.python_version()}"
-    machine = f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads, {versions}"
+    machine = f"{today()}, {describe()}"
     what = ", ".join(f"{name} {value}" for name, value in vars(settings).items())
     parts.append(f'<h2>How it was made</h2><p class="small"><code>{html.escape(command)}</code><br>{html.escape(what)}<br>{html.escape(machine)}</p>')
     title = f"SS and TS on {html.escape(comparison.data)}"
@@ -75,26 +73,26 @@ def _figures(comparison: Comparison) -> list[tuple[str, str, str]]:
     except ImportError:
         return [("Figures", "They are drawn with matplotlib, which is not installed: pip install 'tensorswitch[plots]'", "")]
     figures = []
-    curves = [r for r in comparison.results if r.epochs]
+    curves = [(method, r) for method, r in comparison.results if r.epochs]
     with mpl.rc_context({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3}):
         if curves:
             figures.append(("Learning", "Test error against epochs and against seconds of training.", _curves(curves)))
-        for r in curves:
+        for method, r in curves:
             if r.filters and _side(comparison, r):
                 caption = "Weights of the first hidden units, in pixels; red is positive, blue negative."
-                figures.append((f"What the units of {METHODS[r.method]} look for", caption, _filters(r, comparison)))
+                figures.append((f"What the units of {METHODS[method]} look for", caption, _filters(r, comparison)))
     return figures
 
 
-def _curves(results: list[Result]) -> str:
+def _curves(results: list[tuple[str, Result]]) -> str:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     by_epoch, by_time = figure.subplots(1, 2, sharey=True)
-    for r in results:
+    for method, r in results:
         errors = [100 * e["test_error"] for e in r.epochs]
         seconds = [sum(e["seconds"] for e in r.epochs[: i + 1]) for i in range(len(r.epochs))]
-        style: dict[str, Any] = {"color": COLOURS[r.method], "label": METHODS[r.method], "marker": "o", "markersize": 3, "linewidth": 1.5}
+        style: dict[str, Any] = {"color": COLOURS[method], "label": METHODS[method], "marker": "o", "markersize": 3, "linewidth": 1.5}
         by_epoch.plot(range(1, len(errors) + 1), errors, **style)
         by_time.plot(seconds, errors, **style)
     by_epoch.set(xlabel="epoch", ylabel="test error, %", yscale="log")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -75,7 +76,7 @@ class Dataset:
         rows = f"{len(self.train_images)} + {len(self.test_images)}"
         return f"Dataset({self.name!r}, {rows} rows of {self.train_images.shape[1:]}, {len(self.class_names)} classes)"
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """A short name that changes with the data."""
         digest = hashlib.blake2b(repr((self.class_names, self.train_images.shape, self.train_images.dtype)).encode(), digest_size=8)

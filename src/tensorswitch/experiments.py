@@ -1,0 +1,330 @@
+"""One experiment: a method with its settings on one data set, prepared as in the paper, and what came of it.
+
+What ``compare``, sweeps and the paper's tables and figures are made of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tensorswitch._checks import check_positive
+from tensorswitch.data import Dataset, Split, load
+from tensorswitch.estimators import TSKernelSVC, kernel_svc_grid
+from tensorswitch.history import Epoch
+from tensorswitch.models import Network, cnn, mlp
+from tensorswitch.ridge import apply_readout, deep_gates, draw_gates, mean_diagonal
+from tensorswitch.ridge import solve as solve_ridge
+from tensorswitch.training import Learner, Rows, train
+
+__all__ = ["METHODS", "Experiment", "Result", "remember", "run", "with_fingerprints"]
+
+METHODS = {
+    "svm-ss": "SVM SS",
+    "svm-ts": "SVM TS",
+    "ss": "MLP SS",
+    "rr": "MLP TS RR",
+    "ts-lrc": "MLP TS LRC",
+    "ts-ibp-lrc": "MLP TS IBP-LRC",
+    "ts-ibp": "MLP TS IBP",
+    "cnn-ss": "CNN SS",
+    "cnn-ts-lrc": "CNN TS LRC",
+    "cnn-ts-ibp-lrc": "CNN TS IBP-LRC",
+}
+_ALWAYS = ("data", "method", "extra", "fingerprint")
+_TRAINED = ("depth", "width", "epochs", "lr", "momentum", "weight_decay", "batch_size", "seed")
+_SETTINGS = {"svm": ("components", "depths", "Cs", "trial_rows"), "rr": ("components", "width", "alphas", "tol", "seed")}
+_SETTINGS |= {"mlp": ("components", *_TRAINED), "cnn": ("convolutions", "channels", *_TRAINED)}
+Watch = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """A method with its settings, by default those of the paper.
+
+    Parameters
+    ----------
+    data : a data set by name, or the path of one
+    method : one of ``METHODS``
+    components : principal components of the inputs; None leaves the pixels
+    depth, width : hidden layers, and units of each; of a cnn, the layers above the SS layer
+    epochs, lr, momentum, weight_decay, batch_size : of networks that learn by gradients
+    convolutions, channels : of each block of a cnn
+    depths, Cs : of an svm; the best by validation error is taken, tried on the first ``trial_rows`` rows (all, if None)
+    alphas : λ of ridge regression, as parts of the mean of the diagonal; the best by generalised cross-validation is taken
+    tol : residual at which its conjugate gradients stop
+    seed : of weights and of the order of rows
+    extra : take SVHN's extra images for training too
+    fingerprint : of the data, so that results of other data under the same name are never mistaken for these
+    """
+
+    data: str
+    method: str
+    components: int | None = None
+    depth: int = 1
+    width: int = 256
+    epochs: int = 1
+    lr: float = 1e-3
+    momentum: float = 0.9
+    weight_decay: float = 1e-3
+    batch_size: int = 128
+    convolutions: tuple[int, ...] = (1, 1, 1)
+    channels: tuple[int, ...] = (32, 64, 128)
+    depths: tuple[int, ...] = (1,)
+    Cs: tuple[float, ...] = (10.0,)
+    trial_rows: int | None = None
+    alphas: tuple[float, ...] = (1.0,)
+    tol: float = 5e-3
+    seed: int = 0
+    extra: bool = False
+    fingerprint: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise ValueError(f"unknown method {self.method!r}; known are {', '.join(METHODS)}")
+        for name in ("convolutions", "channels", "depths", "Cs", "alphas"):
+            value = getattr(self, name)
+            values = tuple(value) if isinstance(value, list | tuple | range) else (value,)
+            if not values:
+                raise ValueError(f"{name} must not be empty")
+            object.__setattr__(self, name, values)
+        check_positive(depth=self.depth, width=self.width, epochs=self.epochs, batch_size=self.batch_size)
+        for name in ("convolutions", "channels", "depths"):
+            check_positive(**{f"{name}[{i}]": n for i, n in enumerate(getattr(self, name))})
+        for name in ("components", "trial_rows"):
+            if getattr(self, name) is not None:
+                check_positive(**{name: getattr(self, name)})
+        for name in ("lr", "tol", "Cs", "alphas"):
+            value = getattr(self, name)
+            for number in value if isinstance(value, tuple) else (value,):
+                _check_number(name, number, above=True)
+        for name in ("momentum", "weight_decay"):
+            _check_number(name, getattr(self, name), above=False)
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed must be a whole number, at least 0 and below 2^63, got {self.seed!r}")
+        if self.family == "cnn" and len(self.convolutions) != len(self.channels):
+            raise ValueError(f"convolutions {self.convolutions} and channels {self.channels} must have a number for each block")
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> Experiment:
+        """From names and values, of which those that mean nothing to the method are refused."""
+        if missing := [name for name in ("data", "method") if name not in settings]:
+            raise ValueError(f"an experiment needs {' and '.join(missing)}")
+        known = {f.name for f in fields(cls)}
+        if unknown := [name for name in settings if name not in known]:
+            raise ValueError(f"unknown settings {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+        try:
+            experiment = cls(**settings)
+        except TypeError as error:
+            raise ValueError(str(error)) from None
+        if idle := [name for name in settings if name not in experiment.settings_names]:
+            names = ", ".join(n for n in experiment.settings_names if n != "fingerprint")
+            raise ValueError(f"{', '.join(idle)} means nothing to the method {experiment.method}; it takes {names}")
+        return experiment
+
+    @property
+    def family(self) -> str:
+        """ "svm", "rr", "mlp" or "cnn"."""
+        first = self.method.split("-")[0]
+        return first if first in ("svm", "rr", "cnn") else "mlp"
+
+    @property
+    def kind(self) -> str:
+        """The kernel or network: "ss", "ts", "ts-lrc", …"""
+        return self.method.removeprefix("svm-").removeprefix("cnn-")
+
+    @property
+    def settings_names(self) -> tuple[str, ...]:
+        return (*_ALWAYS, *_SETTINGS[self.family])
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that the result depends on."""
+        return {name: getattr(self, name) for name in self.settings_names}
+
+    @property
+    def name(self) -> str:
+        """Short, and different for every different experiment."""
+        digest = hashlib.blake2b(json.dumps(self.settings, sort_keys=True).encode(), digest_size=6).hexdigest()
+        return f"{Path(self.data).stem}-{self.method}-{digest}"
+
+
+@dataclass
+class Result:
+    """Errors are fractions; nan where there is none, as for one pass of an SVM."""
+
+    depth: int
+    seconds: float  # of an epoch, or of the whole fit where there are no epochs
+    one_pass: float = math.nan
+    one_pass_validation: float = math.nan
+    best: float = math.nan
+    best_validation: float = math.nan
+    best_epoch: int | None = None
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+    filters: list[list[float]] | None = None  # of hidden units, in pixels
+    note: str = ""
+
+
+def run(experiment: Experiment, folder: Path | None = None, watch: Watch | None = None, device: str = "cpu") -> Result:
+    """Do it; networks leave checkpoints in ``folder`` and go on from there. ``watch(done, epochs, note)`` is told of every epoch."""
+    data = _data(experiment)
+    split = _prepared(data, experiment.components, experiment.family != "cnn")
+    if experiment.family == "svm":
+        return _svm(experiment, split)
+    if experiment.family == "rr":
+        return _ridge(experiment, split, len(data.class_names))
+    return _network(experiment, split, len(data.class_names), folder, watch, device)
+
+
+def with_fingerprints(experiments: Iterable[Experiment]) -> list[Experiment]:
+    """The same, bound to the data that are there now."""
+    found: dict[tuple[str, bool], str] = {}
+    bound = []
+    for experiment in experiments:
+        key = (experiment.data, experiment.extra)
+        if key not in found:
+            data = load(experiment.data, extra=experiment.extra)
+            found[key] = data.fingerprint
+            remember(data)
+        bound.append(replace(experiment, fingerprint=found[key]))
+    return bound
+
+
+_recent_data: dict[str, Dataset] = {}  # by fingerprint; experiments on the same data follow each other
+_recent_split: dict[tuple[str, int | None, bool], Split] = {}
+
+
+def remember(data: Dataset) -> None:
+    """Have the next experiments on these data take them without loading."""
+    _recent_data.clear()
+    _recent_data[data.fingerprint] = data
+
+
+def _data(experiment: Experiment) -> Dataset:
+    if experiment.fingerprint not in _recent_data:
+        data = load(experiment.data, extra=experiment.extra)
+        if experiment.fingerprint not in (None, data.fingerprint):
+            raise ValueError(f"the data {experiment.data} are not those that the experiment was made for: their fingerprint is {data.fingerprint}")
+        remember(data)
+        return data
+    return _recent_data[experiment.fingerprint]
+
+
+def _prepared(data: Dataset, components: int | None, flat: bool) -> Split:
+    key = (data.fingerprint, components, flat)
+    if key not in _recent_split:
+        _recent_split.clear()
+        _recent_split[key] = data.protocol(components, flat=flat)
+    return _recent_split[key]
+
+
+def _network(experiment: Experiment, split: Split, classes: int, folder: Path | None, watch: Watch | None, device: str) -> Result:
+    network = _build(experiment, split, classes)
+    sgd = {name: getattr(experiment, name) for name in ("lr", "momentum", "weight_decay", "batch_size", "seed")}
+    learner = Learner(network, device=device, **sgd)
+
+    def after(epoch: Epoch) -> None:
+        if watch is not None:
+            watch(epoch.epoch, experiment.epochs, f"test error {100 * epoch.test_error:.2f} %")
+
+    parts: dict[str, Any] = {
+        "validation": Rows.from_numpy(split.validation, split.validation_labels),
+        "test": Rows.from_numpy(split.test, split.test_labels),
+    }
+    rows = Rows.from_numpy(split.train, split.train_labels)
+    place = folder if experiment.epochs > 1 else None  # there is nothing to keep before the first epoch is done
+    notes = json.loads(json.dumps(experiment.settings))  # tuples as the lists they become in a file
+    history = train(learner, rows, epochs=experiment.epochs, folder=place, notes=notes, after=after, **parts)
+    first, best = history.epochs[0], history.best
+    return Result(
+        experiment.depth,
+        min(e.seconds for e in history.epochs),
+        first.test_error,
+        first.validation_error,
+        best.test_error,
+        best.validation_error,
+        best.epoch,
+        [asdict(e) for e in history.epochs],
+        _filters(network, split),
+    )
+
+
+def _build(experiment: Experiment, split: Split, classes: int) -> Network:
+    torch.manual_seed(experiment.seed)
+    shape: dict[str, Any] = {"kind": experiment.kind, "depth": experiment.depth, "width": experiment.width}
+    if experiment.family == "mlp":
+        return mlp(split.train.shape[1], classes, **shape)
+    if split.train.ndim != 4:
+        raise ValueError(f"{experiment.data} has rows of {split.train.shape[1]} features, no images, for a cnn to look at")
+    blocks: dict[str, Any] = {"convolutions": experiment.convolutions, "channels": experiment.channels}
+    return cnn(split.train.shape[1], split.train.shape[2:], classes, **shape, **blocks)
+
+
+def _ridge(experiment: Experiment, split: Split, classes: int) -> Result:
+    """The readout solved in one pass."""
+    gate_weights = draw_gates(split.train.shape[1], [experiment.width], torch.Generator().manual_seed(experiment.seed))
+    x, y = torch.from_numpy(split.train), torch.from_numpy(split.train_labels)
+    targets = 2 * torch.nn.functional.one_hot(y, classes).to(x.dtype) - 1
+    start = time.perf_counter()
+    mean = mean_diagonal(x, deep_gates(x, gate_weights))
+    solution = solve_ridge(x, targets, gate_weights, [a * mean for a in experiment.alphas], tol=experiment.tol)
+    seconds = time.perf_counter() - start
+
+    def error(x: np.ndarray, labels: np.ndarray) -> float:
+        return _error(apply_readout(torch.from_numpy(x), gate_weights, solution.weight).argmax(1).numpy(), labels) if len(x) else math.nan
+
+    test, validation = error(split.test, split.test_labels), error(split.validation, split.validation_labels)
+    return Result(1, seconds, test, validation, test, validation, note=f"λ = {solution.alpha / mean:.2g} × mean")
+
+
+def _svm(experiment: Experiment, split: Split) -> Result:
+    """Rows of unit length; depth and C by validation error where there is a choice."""
+    depth, C, kind = experiment.depths[0], experiment.Cs[0], experiment.kind
+    start = time.perf_counter()
+    if len(experiment.depths) * len(experiment.Cs) > 1 and len(split.validation):
+        rows = slice(experiment.trial_rows)
+        trial = (split.train[rows], split.train_labels[rows], split.validation, split.validation_labels)
+        errors = kernel_svc_grid(*trial, kinds=[kind], depths=experiment.depths, Cs=experiment.Cs, max_memory_gb=8)
+        _, depth, C = min(errors, key=lambda k: (errors[k], k))
+    before = time.perf_counter()
+    model = TSKernelSVC(kind, depth, C, normalize=True, max_memory_gb=8).fit(split.train, split.train_labels)
+    seconds = time.perf_counter() - before
+    note = f"C = {C:g}" + (f", chosen in {before - start:.0f} s" if before - start > 1 else "")
+    validation = _error(model.predict(split.validation), split.validation_labels) if len(split.validation) else math.nan
+    return Result(depth, seconds, best=_error(model.predict(split.test), split.test_labels), best_validation=validation, note=note)
+
+
+def _filters(network: Network, split: Split, count: int = 16) -> list[list[float]] | None:
+    """The weights of the first units of the first layer, seen in pixels."""
+    first = next(iter(network))
+    for name in ("gate_weight", "weight"):
+        weight = getattr(first, name, None)
+        if weight is not None and weight.dim() == 2:
+            break
+    else:
+        weight = next(iter(getattr(first, "gate_weights", [])), None)
+    if weight is None:
+        return None
+    units = weight.detach().cpu().numpy()[:count]
+    basis = split.preparation.basis
+    seen: list[list[float]] = (units if basis is None else units @ basis.T).round(5).tolist()
+    return seen
+
+
+def _error(predicted: np.ndarray, labels: np.ndarray) -> float:
+    return float(np.mean(predicted != labels))
+
+
+def _check_number(name: str, value: Any, above: bool) -> None:
+    right = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and (value > 0 if above else value >= 0)
+    if not right:
+        raise ValueError(f"{name} must be a number {'above' if above else 'of at least'} 0, got {value!r}")
