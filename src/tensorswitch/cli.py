@@ -271,6 +271,50 @@ def _rows_to_predict(data: str) -> tuple[np.ndarray, np.ndarray | None]:
     return content.test_images, np.array(content.class_names)[content.test_labels]
 
 
+Jobs = Annotated[int | None, typer.Option(help="Experiments at a time; by default one for each core.", min=1)]
+Dask = Annotated[str | None, typer.Option(help="Address of a Dask scheduler, whose workers then do them; they must see the same folders.")]
+Retry = Annotated[bool, typer.Option("--retry", help="Do those that failed again.")]
+
+
+@app.command()
+def sweep(
+    file: Annotated[Path, typer.Argument(help="A TOML file with [[grid]] tables of settings; lists in them are varied over.")],
+    folder: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where results go, by default the name of the file; what is there is not done again.")
+    ] = None,
+    jobs: Jobs = None,
+    dask: Dask = None,
+    retry: Retry = False,
+    device: Annotated[str, typer.Option(help="Where torch computes.")] = "cpu",
+) -> None:
+    """Run a grid of experiments; each leaves a result file, and a sweep that was stopped goes on where it was."""
+    from tensorswitch._live import best_of, title
+    from tensorswitch.sweep import experiments_from_toml
+
+    records = _sweep(experiments_from_toml(file), folder or Path(file.stem), jobs, dask, retry, device)
+    table = Table("best by validation", "settings", "one pass, %", "best, %")
+    for record in best_of(records).values():
+        result = record.result
+        assert result is not None
+        table.add_row(
+            title(record.experiment), record.experiment.name, *(f"{100 * v:.2f}" if v == v else "–" for v in (result.one_pass, result.best))
+        )
+    out.print(table)
+    failed = [r for r in records if r.error is not None]
+    for record in failed:
+        err.print(f"failed: {title(record.experiment)}: {record.error}", soft_wrap=True)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _sweep(experiments: Any, folder: Path, jobs: int | None, dask: str | None, retry: bool, device: str) -> Any:
+    from tensorswitch._live import live_table
+    from tensorswitch.sweep import sweep as run
+
+    with _stoppable(folder):
+        return run(experiments, folder, jobs=jobs, dask=dask, retry=retry, device=device, during=lambda state: live_table(state, err))
+
+
 @data_app.command("list")
 def data_list() -> None:
     """The data sets known by name, and whether they are at hand."""
