@@ -30,6 +30,8 @@ app = typer.Typer(
 )
 data_app = typer.Typer(no_args_is_help=True, help="Data sets: which there are, fetch them, look at one.")
 app.add_typer(data_app, name="data")
+paper_app = typer.Typer(no_args_is_help=True, help="The paper's table and figures, from the experiments they are made of.")
+app.add_typer(paper_app, name="paper")
 out, err = Console(markup=False, highlight=False), Console(stderr=True, markup=False, highlight=False)
 say = partial(out.print, soft_wrap=True)  # a path broken over lines is no path
 
@@ -300,6 +302,42 @@ def sweep(
             title(record.experiment), record.experiment.name, *(f"{100 * v:.2f}" if v == v else "–" for v in (result.one_pass, result.best))
         )
     out.print(table)
+    _report_failures(records)
+
+
+@app.command("run")
+def run_experiment(
+    settings: Annotated[list[str], typer.Argument(help="NAME=VALUE, such as data=mnist method=ts-lrc depth=2 components=256.")],
+    folder: Annotated[Path, typer.Option("--out", "-o", help="Where the result goes; what is there is not done again.")] = Path("runs"),
+    device: Annotated[str, typer.Option(help="Where torch computes.")] = "cpu",
+) -> None:
+    """Run one experiment of a sweep or of the paper."""
+    from tensorswitch.experiments import Experiment
+
+    pairs = [setting.split("=", 1) for setting in settings]
+    if wrong := [p[0] for p in pairs if len(p) != 2]:
+        raise ValueError(f"settings are written NAME=VALUE; got {', '.join(wrong)}")
+    experiment = Experiment.from_settings({name: _toml_value(value) for name, value in pairs})
+    (record,) = _sweep([experiment], folder, 1, None, True, device)
+    _report_failures([record])
+    result = record.result
+    for name, error in (("after one pass", result.one_pass), ("best", result.best)):
+        if error == error:
+            say(f"Test error {100 * error:.2f} % {name}")
+    say(f"Result: {folder / record.experiment.name}.json")
+
+
+def _toml_value(text: str) -> Any:
+    """Numbers, lists and truth values as TOML has them; anything else is a word."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except ValueError:
+        return text
+
+
+def _report_failures(records: Any) -> None:
+    from tensorswitch._live import title
+
     failed = [r for r in records if r.error is not None]
     for record in failed:
         err.print(f"failed: {title(record.experiment)}: {record.error}", soft_wrap=True)
@@ -313,6 +351,56 @@ def _sweep(experiments: Any, folder: Path, jobs: int | None, dask: str | None, r
 
     with _stoppable(folder):
         return run(experiments, folder, jobs=jobs, dask=dask, retry=retry, device=device, during=lambda state: live_table(state, err))
+
+
+Scale = Annotated[str, typer.Option(help="smoke (a minute, on the digits), small (hours on two cores) or full (the paper's whole grid).")]
+PaperFolder = Annotated[Path | None, typer.Option("--out", "-o", help="Where all goes, by default paper-SCALE; what is there is not done again.")]
+
+
+@paper_app.command("table1")
+def paper_table1(scale: Scale = "smoke", folder: PaperFolder = None, jobs: Jobs = None, dask: Dask = None, retry: Retry = False) -> None:
+    """Error rates of SVMs, MLPs and CNNs, after one pass and in the end, beside the paper's."""
+    _paper(["table1"], scale, folder, jobs, dask, retry)
+
+
+@paper_app.command("figure2")
+def paper_figure2(scale: Scale = "smoke", folder: PaperFolder = None) -> None:
+    """The equivalent kernels against the angle; the same at every scale."""
+    _paper(["figure2"], scale, folder, None, None, False)
+
+
+@paper_app.command("figure4")
+def paper_figure4(scale: Scale = "smoke", folder: PaperFolder = None, jobs: Jobs = None, dask: Dask = None, retry: Retry = False) -> None:
+    """SS and TS CNNs in pairs: differences of their errors, and learning against time."""
+    _paper(["figure4"], scale, folder, jobs, dask, retry)
+
+
+@paper_app.command("figure5")
+def paper_figure5(scale: Scale = "smoke", folder: PaperFolder = None, jobs: Jobs = None, dask: Dask = None, retry: Retry = False) -> None:
+    """Filters learned by backpropagation and by inverted backpropagation."""
+    _paper(["figure5"], scale, folder, jobs, dask, retry)
+
+
+@paper_app.command("all")
+def paper_all(scale: Scale = "smoke", folder: PaperFolder = None, jobs: Jobs = None, dask: Dask = None, retry: Retry = False) -> None:
+    """The table, the figures, and a report with all of them."""
+    _paper(["table1", "figure2", "figure4", "figure5"], scale, folder, jobs, dask, retry)
+
+
+def _paper(what: list[str], scale: str, folder: Path | None, jobs: int | None, dask: str | None, retry: bool) -> None:
+    from tensorswitch.paper import reproduce
+
+    plans = reproduce.plans(what, scale)
+    folder = folder or Path(f"paper-{scale}")
+    say(f"{len(plans.experiments)} experiments; results go to {folder}")
+    records = _sweep(plans.experiments, folder / "runs", jobs, dask, retry, "cpu") if plans.experiments else []
+    if "table1" in what:
+        out.print(reproduce.terminal_table(records))
+    for path in reproduce.write(what, records, plans.left_out, folder, "tensorswitch " + " ".join(sys.argv[1:])):
+        say(f"Written: {path}")
+    for missing in plans.left_out:
+        say(f"Left out: {missing}")
+    _report_failures(records)
 
 
 @data_app.command("list")

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import html
-import io
 import math
 from pathlib import Path
 from typing import Any
 
-from tensorswitch._files import write_text
+import numpy as np
+
+from tensorswitch._figures import COLOURS, as_images, embedded, look, show_filter
 from tensorswitch._machine import describe, today
+from tensorswitch._page import figure_part, write_page
 from tensorswitch.compare import Comparison
 from tensorswitch.experiments import METHODS, Result
-
-COLOURS = {"ss": "#666666", "ts-lrc": "#0072b2", "ts-ibp-lrc": "#d55e00", "ts-ibp": "#009e73"}
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
-h1, h2 { font-weight: 600; line-height: 1.2; } h2 { margin-top: 2.5rem; }
-.table { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
-th, td { padding: .4rem .7rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; } td.best { font-weight: 700; }
-figure { margin: 1rem 0; } img { max-width: 100%; height: auto; } figcaption, .small { color: #666; font-size: .9rem; }
-"""
 
 
 def cells(comparison: Comparison) -> list[list[str]]:
@@ -58,29 +49,27 @@ def write_report(comparison: Comparison, path: Path, command: str) -> None:
         "or of the whole fit where there are no epochs, against an epoch of the SS network.</p>"
     )
     for title, caption, figure in _figures(comparison):
-        parts.append(f"<h2>{title}</h2><figure>{figure}<figcaption>{caption}</figcaption></figure>")
+        parts.append(figure_part(title, figure, caption))
     machine = f"{today()}, {describe()}"
     what = ", ".join(f"{name} {value}" for name, value in vars(settings).items())
     parts.append(f'<h2>How it was made</h2><p class="small"><code>{html.escape(command)}</code><br>{html.escape(what)}<br>{html.escape(machine)}</p>')
-    title = f"SS and TS on {html.escape(comparison.data)}"
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title><style>{STYLE}</style>'
-    write_text(path, f'<!doctype html><html lang="en"><head>{head}</head><body><h1>{title}</h1>{"".join(parts)}</body></html>')
+    write_page(path, f"SS and TS on {comparison.data}", parts)
 
 
 def _figures(comparison: Comparison) -> list[tuple[str, str, str]]:
     try:
-        import matplotlib as mpl
+        import matplotlib  # noqa: F401
     except ImportError:
         return [("Figures", "They are drawn with matplotlib, which is not installed: pip install 'tensorswitch[plots]'", "")]
     figures = []
     curves = [(method, r) for method, r in comparison.results if r.epochs]
-    with mpl.rc_context({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3}):
+    with look():
         if curves:
             figures.append(("Learning", "Test error against epochs and against seconds of training.", _curves(curves)))
         for method, r in curves:
-            if r.filters and _side(comparison, r):
-                caption = "Weights of the first hidden units, in pixels; red is positive, blue negative."
-                figures.append((f"What the units of {METHODS[method]} look for", caption, _filters(r, comparison)))
+            if (images := as_images(r.filters) if len(comparison.shape) == 3 else None) is not None:
+                caption = "Weights of the first hidden units, in pixels; where there is one channel, red is positive and blue negative."
+                figures.append((f"What the units of {METHODS[method]} look for", caption, _filters(images)))
     return figures
 
 
@@ -102,37 +91,16 @@ def _curves(results: list[tuple[str, Result]]) -> str:
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("{x:g}")
     by_epoch.legend(frameon=False, fontsize=9)
-    return _image(figure, "test error against epochs and seconds")
+    return embedded(figure, "test error against epochs and seconds")
 
 
-def _filters(result: Result, comparison: Comparison) -> str:
-    import numpy as np
+def _filters(images: np.ndarray) -> str:
     from matplotlib.figure import Figure
 
-    height, width, channels = _side(comparison, result) or (1, 1, 1)
-    filters = np.array(result.filters).reshape(-1, channels, height, width).mean(1)
     figure = Figure(figsize=(9, 0.75), layout="constrained")
-    for axes, image in zip(figure.subplots(1, len(filters), squeeze=False)[0], filters, strict=True):
-        bound = abs(image).max() or 1
-        axes.imshow(image, cmap="RdBu_r", vmin=-bound, vmax=bound, interpolation="nearest")
-        axes.set_axis_off()
-    return _image(figure, "filters")
-
-
-def _side(comparison: Comparison, result: Result) -> tuple[int, int, int] | None:
-    """Height, width and channels if the weights are those of an image."""
-    if len(comparison.shape) != 3 or not result.filters:
-        return None
-    channels, height, width = comparison.shape
-    if (height, width) == (28, 28):
-        height = width = 32
-    return (height, width, channels) if len(result.filters[0]) == channels * height * width else None
-
-
-def _image(figure: Any, alt: str) -> str:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150)
-    return f'<img alt="{alt}" src="data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}">'
+    for axes, image in zip(figure.subplots(1, len(images), squeeze=False)[0], images, strict=True):
+        show_filter(axes, image)
+    return embedded(figure, "filters")
 
 
 def _percent(value: float) -> str:

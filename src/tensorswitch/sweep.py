@@ -31,6 +31,7 @@ from tensorswitch.experiments import Experiment, Result, run, with_fingerprints
 __all__ = ["Record", "Sweep", "experiments_from_toml", "run_one", "sweep"]
 
 RUNNING, STATE = "running", "state.json"
+CONNECT_SECONDS = 20
 DEATHS = 2  # an experiment whose process died so often is given up
 Watch = Callable[[int, int, str], None]
 
@@ -201,7 +202,10 @@ def _workers(jobs: int, dask: str | None) -> Iterator[Any]:
         from distributed import Client
     except ImportError:
         raise ValueError("dask is not installed; install it with: pip install 'tensorswitch[dask]'") from None
-    client = Client(dask)  # type: ignore[no-untyped-call]
+    try:
+        client = Client(dask, timeout=CONNECT_SECONDS)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        raise ValueError(f"no Dask scheduler answers at {dask} ({error})") from None
     with client, joblib.parallel_config("dask", client=client, wait_for_workers_timeout=60):
         yield joblib.Parallel(batch_size=1)
 

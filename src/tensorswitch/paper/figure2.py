@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensorswitch._figures import BLUE, GREY, ORANGE, save_figure
 from tensorswitch.kernels import kernels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["draw", "save"]
+__all__ = ["CAPTION", "draw", "save"]
+
+CAPTION = "The equivalent kernels of infinitely wide networks against the angle between two vectors: as published, and at great depth."
 
 PUBLISHED, DEEP = (1, 2, 3), (1, 3, 10, 100)
-# Colours that stay apart in the common kinds of colour blindness; depth is also told by the line style or the label at the curve.
-SS, TS, LINEAR = "#0072B2", "#D55E00", "#555555"
+SS, TS, LINEAR = BLUE, ORANGE, GREY  # depth is told by the line style or the label at the curve
 STYLES = {1: "-", 2: "--", 3: ":"}
 
 
@@ -74,14 +76,7 @@ def _angle_axis(axes: Any) -> None:
 
 def save(folder: Path) -> list[Path]:
     """Write the figure as PNG and SVG."""
-    folder.mkdir(parents=True, exist_ok=True)
-    figure = draw()
-    paths = [folder / f"figure2.{kind}" for kind in ("png", "svg")]
-    for path in paths:
-        partial = path.with_suffix(".part")
-        figure.savefig(partial, format=path.suffix[1:], dpi=150)
-        partial.replace(path)
-    return paths
+    return save_figure(draw(), folder, "figure2")
 
 
 if __name__ == "__main__":

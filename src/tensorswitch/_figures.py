@@ -1,0 +1,67 @@
+"""What the figures have in common: their look, filters as pictures, and how they are kept."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensorswitch._files import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Colours that stay apart in the common kinds of colour blindness (Okabe and Ito).
+BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#666666"
+COLOURS = {"ss": GREY, "ts-lrc": BLUE, "ts-ibp-lrc": ORANGE, "ts-ibp": GREEN, "cnn-ss": GREY, "cnn-ts-lrc": BLUE, "cnn-ts-ibp-lrc": ORANGE}
+
+
+def look() -> AbstractContextManager[None]:
+    """The settings that figures are drawn and written with."""
+    import matplotlib as mpl
+
+    plain: Any = {"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3}
+    return mpl.rc_context({"font.size": 10, "svg.hashsalt": "tensorswitch", **plain})
+
+
+def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """Write PNG and SVG."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
+    for path in paths:
+        with replacing(path) as partial:
+            figure.savefig(partial, format=path.suffix[1:], dpi=150)
+    return paths
+
+
+def embedded(figure: Figure, alt: str) -> str:
+    """The figure as an HTML image that needs no other file."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=150)
+    return f'<img alt="{alt}" src="data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}">'
+
+
+def as_images(filters: list[list[float]] | None) -> np.ndarray | None:
+    """Weights as square pictures (units, height, width, channels) of one or three channels, if that is what they are."""
+    if not filters:
+        return None
+    for channels in (1, 3):
+        side = math.isqrt(len(filters[0]) // channels)
+        if channels * side * side == len(filters[0]) and side > 1:
+            return np.array(filters).reshape(-1, channels, side, side).transpose(0, 2, 3, 1)
+    return None
+
+
+def show_filter(axes: Any, image: np.ndarray) -> None:
+    """Red positive and blue negative, or in colours around grey."""
+    bound = abs(image).max() or 1
+    if image.shape[2] == 1:
+        axes.imshow(image[..., 0], cmap="RdBu_r", vmin=-bound, vmax=bound, interpolation="nearest")
+    else:
+        axes.imshow(0.5 + 0.5 * image / bound, interpolation="nearest")
+    axes.set_axis_off()

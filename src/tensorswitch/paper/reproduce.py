@@ -1,0 +1,40 @@
+"""From plans to files: what the commands of the paper do around the sweep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.table import Table
+
+from tensorswitch._figures import save_figure
+from tensorswitch.paper import figure2, figure4, figure5, page, table1
+from tensorswitch.paper.grids import SCALES, Plan, plan
+from tensorswitch.sweep import Record
+
+__all__ = ["plans", "terminal_table", "write"]
+
+
+def plans(what: list[str], scale: str) -> Plan:
+    """The experiments of several parts, each once, and what they leave out."""
+    if scale not in SCALES:
+        raise ValueError(f"scale must be one of {', '.join(SCALES)}; got {scale!r}")
+    several = [(part, plan(part, scale)) for part in what if part != "figure2"]
+    experiments = list({e.name: e for _, p in several for e in p.experiments}.values())
+    return Plan(experiments, [f"{part}: {missing}" for part, p in several for missing in p.left_out])
+
+
+def terminal_table(records: list[Record]) -> Table:
+    return table1.as_terminal(table1.rows(page.of_the_table(records)))
+
+
+def write(what: list[str], records: list[Record], left_out: list[str], folder: Path, command: str) -> list[Path]:
+    """The files of each part, and ``report.html``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    if "table1" in what:
+        paths += table1.save(table1.rows(page.of_the_table(records)), folder)
+    for name, figure in (("figure2", figure2.draw), ("figure4", lambda: figure4.draw(records)), ("figure5", lambda: figure5.draw(records))):
+        if name in what:
+            paths += save_figure(figure(), folder, name)
+    page.write(folder / "report.html", records, left_out, command)
+    return [*paths, folder / "report.html"]

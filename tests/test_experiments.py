@@ -1,0 +1,100 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tensorswitch.data import load
+from tensorswitch.estimators import TSKernelSVC
+from tensorswitch.experiments import METHODS, Experiment, run, with_fingerprints
+from tensorswitch.models import mlp
+from tensorswitch.training import Learner, Rows
+
+QUICK = {"data": "digits", "width": 16, "lr": 1e-2, "batch_size": 32}
+
+
+def test_a_network_is_that_of_the_loop():
+    """The same weights and the same order of rows as by hand."""
+    experiment = Experiment(method="ts-lrc", depth=2, components=20, seed=3, **QUICK)
+    split = load("digits").protocol(20)
+    torch.manual_seed(3)
+    learner = Learner(mlp(20, 10, kind="ts-lrc", depth=2, width=16), lr=1e-2, batch_size=32, seed=3)
+    learner.epoch(Rows.from_numpy(split.train, split.train_labels))
+    _, error = learner.evaluate(Rows.from_numpy(split.test, split.test_labels))
+    result = run(experiment)
+    assert result.one_pass == result.best == error
+    assert np.array(result.filters).shape == (16, 64)
+
+
+def test_an_svm_chooses_by_validation():
+    split = load("digits").protocol()
+    result = run(Experiment(data="digits", method="svm-ts", depths=[1, 4], Cs=[0.01, 10.0]))
+    assert result.note.startswith("C = 10")
+    model = TSKernelSVC("ts", result.depth, 10, normalize=True).fit(split.train, split.train_labels)
+    assert result.best == pytest.approx(1 - model.score(split.test, split.test_labels))
+    assert result.best_validation == pytest.approx(1 - model.score(split.validation, split.validation_labels))
+
+
+@pytest.mark.parametrize("method", ["rr", "ss", "ts-ibp-lrc", "ts-ibp"])
+def test_results_repeat_and_beat_chance(method):
+    settings = {"data": "digits", "width": 16} if method == "rr" else {**QUICK, "epochs": 2}
+    first, second = (run(Experiment(method=method, **settings)) for _ in range(2))
+    assert first.best == second.best < 0.6
+
+
+def test_a_cnn_takes_a_number_of_convolutions_for_each_block():
+    shape = {"convolutions": [1, 2], "channels": [4, 8]}
+    result = run(Experiment(method="cnn-ts-lrc", **shape, **QUICK))
+    assert 0 < result.one_pass < 1
+    assert result.filters is None  # its first layer is a convolution
+
+
+def test_names_tell_different_settings_apart_and_no_others():
+    base = Experiment(method="ss", **QUICK)
+    assert base.name == Experiment(method="ss", **QUICK).name
+    assert base.name == replace(base, Cs=(1.0,), tol=0.1).name  # which mean nothing to a network
+    others = [replace(base, seed=1), replace(base, lr=0.1), replace(base, fingerprint="x"), replace(base, epochs=2), replace(base, method="ts-lrc")]
+    assert len({base.name, *(e.name for e in others)}) == 1 + len(others)
+    again = Experiment(**json.loads(json.dumps(base.settings)))
+    assert again.name == base.name
+
+
+def test_fingerprints_bind_to_the_data():
+    (bound,) = with_fingerprints([Experiment(method="ss", **QUICK)])
+    assert bound.fingerprint == load("digits").fingerprint
+    with pytest.raises(ValueError, match="the data digits are not those that the experiment was made for"):
+        run(replace(bound, fingerprint="other"))
+
+
+def test_every_method_has_a_family():
+    assert {Experiment(data="digits", method=m).family for m in METHODS} == {"svm", "rr", "mlp", "cnn"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "ss"}, "an experiment needs data"),
+        ({"data": "digits", "method": "magic"}, "unknown method 'magic'; known are svm-ss"),
+        ({"data": "digits", "method": "ss", "C": 1}, "unknown settings C; known are Cs"),
+        ({"data": "digits", "method": "ss", "Cs": 1}, "Cs means nothing to the method ss; it takes data, method"),
+        ({"data": "digits", "method": "ss", "depth": 0}, "depth must be a positive integer, got 0"),
+        ({"data": "digits", "method": "ss", "depth": "2"}, "depth must be a positive integer, got '2'"),
+        ({"data": "digits", "method": "ss", "lr": float("nan")}, "lr must be a number above 0, got nan"),
+        ({"data": "digits", "method": "ss", "lr": "fast"}, "lr must be a number above 0, got 'fast'"),
+        ({"data": "digits", "method": "ss", "momentum": float("inf")}, "momentum must be a number of at least 0"),
+        ({"data": "digits", "method": "ss", "seed": -1}, "seed must be a whole number"),
+        ({"data": "digits", "method": "svm-ts", "Cs": []}, "Cs must not be empty"),
+        ({"data": "digits", "method": "svm-ts", "depths": [0]}, r"depths\[0\] must be a positive integer"),
+        ({"data": "digits", "method": "cnn-ss", "convolutions": [1], "channels": [4, 4]}, "must have a number for each block"),
+    ],
+)
+def test_bad_settings(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Experiment.from_settings(settings)
+
+
+def test_a_cnn_needs_images(tmp_path):
+    np.savez(tmp_path / "rows.npz", x=np.random.default_rng(0).normal(size=(50, 3)), y=np.arange(50) % 2)
+    with pytest.raises(ValueError, match="rows of 3 features, no images"):
+        run(Experiment(data=str(tmp_path / "rows.npz"), method="cnn-ss"))

@@ -1,0 +1,245 @@
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from rich.console import Console
+
+from tensorswitch._live import best_of, clock, counts, live_table, title
+from tensorswitch.experiments import Experiment, with_fingerprints
+from tensorswitch.sweep import RUNNING, Record, Sweep, experiments_from_toml, run_one, sweep
+
+QUICK = {"data": "digits", "width": 16, "lr": 1e-2, "batch_size": 32}
+LONG = [Experiment(method="ss", epochs=30, seed=s, **QUICK) for s in range(3)]
+SCRIPT = """
+import sys
+from pathlib import Path
+from tensorswitch.experiments import Experiment
+from tensorswitch.sweep import sweep
+from tests.test_sweep import LONG
+if __name__ == "__main__":
+    sweep(LONG, Path(sys.argv[1]), jobs=2)
+"""
+
+
+def errors(records):
+    return {r.experiment.name: [e["test_error"] for e in r.result.epochs] for r in records}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    return errors(sweep(LONG, tmp_path_factory.mktemp("undisturbed"), jobs=1))
+
+
+def start(folder):
+    (folder / "script.py").write_text(SCRIPT)
+    root = Path(__file__).parents[1]
+    return subprocess.Popen(
+        [sys.executable, str(folder / "script.py"), str(folder / "runs")],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for(condition, seconds=60.0):
+    for _ in range(int(seconds / 0.02)):
+        if found := condition():
+            return found
+        time.sleep(0.02)
+    raise AssertionError("it did not come to pass")
+
+
+def under_way(folder, least=3):
+    """Whether some experiment has done a few epochs."""
+    for path in folder.glob(f"runs/{RUNNING}/*/state.json"):
+        try:
+            if json.loads(path.read_text())["done"] >= least:
+                return path
+        except (OSError, ValueError):
+            pass
+    return None
+
+
+def test_results_are_files_named_by_settings_and_are_not_made_twice(tmp_path):
+    experiments = [Experiment(method=m, **QUICK) for m in ("ss", "ts-lrc")]
+    records = sweep(experiments, tmp_path, jobs=2)
+    files = sorted(tmp_path.glob("*.json"))
+    assert [f.stem for f in files] == sorted(e.name for e in with_fingerprints(experiments))
+    times = [f.stat().st_mtime_ns for f in files]
+    assert errors(sweep([*experiments, *experiments], tmp_path)) == errors(records)
+    assert [f.stat().st_mtime_ns for f in files] == times
+    assert not list((tmp_path / RUNNING).iterdir())
+    content = json.loads(files[0].read_text(), parse_constant=pytest.fail)  # no NaN, which JSON does not have
+    assert {"torch", "machine", "threads", "date"} <= content["made"].keys()
+
+
+def test_a_failure_is_recorded_and_the_others_go_on(tmp_path):
+    diverging = Experiment(method="ss", **{**QUICK, "lr": 1e30})
+    fine = Experiment(method="ss", **QUICK)
+    failed, done = sweep([diverging, fine], tmp_path, jobs=1)
+    assert "DivergedError: the loss is not finite in epoch 1" in failed.error
+    assert done.error is None
+    again = sweep([diverging, fine], tmp_path, jobs=1)
+    assert again[0].made == failed.made  # a failure is not tried again,
+    retried = {r.experiment.lr: r for r in sweep([diverging, fine], tmp_path, jobs=1, retry=True)}
+    assert retried[1e30].made != failed.made  # unless that is asked for
+    assert retried[1e-2].made == done.made
+
+
+def test_a_sweep_killed_at_any_time_goes_on_where_it_was(tmp_path, undisturbed):
+    process = start(tmp_path)
+    wait_for(lambda: under_way(tmp_path) or process.poll())
+    for child in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
+        child.send_signal(signal.SIGKILL)
+    process.wait()
+    state = Sweep(with_fingerprints(LONG), tmp_path / "runs")
+    left = state.left()
+    assert left
+    checkpoints = list((tmp_path / "runs" / RUNNING).glob("*/checkpoint.safetensors"))
+    assert checkpoints
+    assert errors(sweep(LONG, tmp_path / "runs", jobs=1)) == undisturbed
+
+
+def test_a_worker_that_dies_is_replaced(tmp_path, undisturbed):
+    process = start(tmp_path)
+    wait_for(lambda: under_way(tmp_path) or process.poll())
+    workers = [c for c in psutil.Process(process.pid).children(recursive=True) if "resource_tracker" not in " ".join(c.cmdline())]
+    workers[0].send_signal(signal.SIGKILL)
+    assert process.wait(timeout=120) == 0
+    assert errors(Sweep(with_fingerprints(LONG), tmp_path / "runs").records()) == undisturbed
+
+
+def test_one_that_kills_its_worker_again_and_again_is_given_up(tmp_path, monkeypatch):
+    import joblib
+
+    from tensorswitch import sweep as module
+
+    class TerminatedWorkerError(Exception):
+        """As loky calls it."""
+
+    def die(tasks):
+        """Every worker dies at its first task, as where memory is short."""
+        _, (experiment, folder, *_), _ = next(iter(tasks))
+        place = folder / RUNNING / experiment.name
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "state.json").write_text("{}")
+        raise TerminatedWorkerError
+
+    monkeypatch.setattr(joblib, "Parallel", lambda *_, **__: die)
+    records = module.sweep(LONG[:2], tmp_path, jobs=1)
+    assert [r.error for r in records] == ["the process died 2 times, as it does where memory runs out"] * 2
+
+
+def test_on_a_dask_cluster_of_which_a_worker_is_killed(tmp_path, undisturbed):
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        results = []
+        address = cluster.scheduler_address
+        thread = threading.Thread(target=lambda: results.extend(sweep(LONG, tmp_path / "runs", dask=address)))
+        thread.start()
+        wait_for(lambda: under_way(tmp_path) or not thread.is_alive())
+        before = {worker.pid for worker in cluster.workers.values()}
+        victim = next(iter(cluster.workers.values()))
+        os.kill(victim.pid, signal.SIGKILL)
+        thread.join(timeout=120)
+        assert not thread.is_alive()
+        assert {worker.pid for worker in cluster.workers.values()} != before  # there is a new one in its place
+    assert errors(results) == undisturbed
+
+
+def test_two_sweeps_do_not_share_a_folder(tmp_path):
+    from filelock import FileLock
+
+    with FileLock(tmp_path / ".lock"), pytest.raises(ValueError, match="another sweep is at work in"):
+        sweep(LONG, tmp_path)
+
+
+def test_no_address_of_a_scheduler(tmp_path, monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("tensorswitch.sweep.CONNECT_SECONDS", 1)
+    with pytest.raises(ValueError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:1"):
+        sweep(LONG[:1], tmp_path, dask="tcp://127.0.0.1:1")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"experiment": {}}', '{"experiment": {"data": "d", "method": "ss"}, "result": {"best": "x"}}'])
+def test_a_broken_record_is_named(tmp_path, text):
+    (experiment,) = with_fingerprints(LONG[:1])
+    path = tmp_path / f"{experiment.name}.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"is not the record of an experiment .* remove it to have it done again"):
+        run_one(experiment, tmp_path)
+
+
+def test_a_grid_in_a_file(tmp_path):
+    path = tmp_path / "grid.toml"
+    path.write_text(
+        """
+        data = "digits"
+        [[grid]]
+        method = ["ss", "ts-lrc"]
+        depth = [1, 2, 3]
+        [[grid]]
+        method = "svm-ts"
+        depths = [[1, 2]]
+        """
+    )
+    experiments = experiments_from_toml(path)
+    assert len(experiments) == 7
+    assert experiments[-1].depths == (1, 2)
+    assert {e.depth for e in experiments[:6]} == {1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("data = ", "is not a TOML file"),
+        ("grid = 3", r"grids are written as \[\[grid\]\]"),
+        ("data = 'digits'\n[[grid]]\nmethod = 'sss'", "grid 1: unknown method 'sss'"),
+        ("data = 'digits'\nmethod = 'ss'\ndepth = []", "has no experiments"),
+    ],
+)
+def test_a_wrong_file_is_explained(tmp_path, text, message):
+    path = tmp_path / "grid.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        experiments_from_toml(path)
+    with pytest.raises(ValueError, match="is not there"):
+        experiments_from_toml(tmp_path / "none.toml")
+
+
+def test_the_live_table_shows_how_far_it_is(tmp_path):
+    experiments = [*with_fingerprints([Experiment(method="ss", **QUICK)]), *with_fingerprints(LONG[:2])]
+    run_one(experiments[0], tmp_path)
+    place = tmp_path / RUNNING / experiments[1].name
+    place.mkdir(parents=True)
+    (place / "state.json").write_text(json.dumps({"done": 7, "total": 30, "note": "test error 3.00 %", "since": time.time()}))
+    state = Sweep(experiments, tmp_path)
+    console = Console(record=True, force_terminal=True, width=120, file=io.StringIO())
+    with live_table(state, console):
+        pass
+    text = console.export_text()
+    assert "1 done, 1 running, 1 to go" in text
+    assert "7 of 30" in text
+    assert "digits, MLP SS, depth 1, pixels, seed 0" in text
+    assert counts(state, 7200) == "1 done, 1 running, 1 to go, about 2 h 00 min left"
+
+
+def test_small_words():
+    assert [clock(s) for s in (3, 89, 600, 7260)] == ["3 s", "89 s", "10 min", "2 h 01 min"]
+    assert title(Experiment(data="mnist", method="cnn-ss", depth=3)) == "mnist, CNN SS, depth 1·1·1 + 3, seed 0"
+    assert title(Experiment(data="mnist", method="rr", components=32)) == "mnist, MLP TS RR, 256 gates, PCA 32, seed 0"
+
+
+def test_the_best_is_by_validation(tmp_path):
+    record = run_one(Experiment(method="ss", **QUICK), tmp_path)
+    worse = Record(replace(record.experiment, seed=1), replace(record.result, best_validation=0.9, best=0.0), None, {})
+    assert list(best_of([worse, record]).values()) == [record]
