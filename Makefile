@@ -10,7 +10,7 @@ demo: $(READY)
 	$(BIN)/tensorswitch compare --data digits
 
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"  # a core for each worker
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"  # a core for each worker
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow

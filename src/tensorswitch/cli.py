@@ -396,7 +396,7 @@ def _paper(what: list[str], scale: str, folder: Path | None, jobs: int | None, d
     records = _sweep(plans.experiments, folder / "runs", jobs, dask, retry, "cpu") if plans.experiments else []
     if "table1" in what:
         out.print(reproduce.terminal_table(records))
-    for path in reproduce.write(what, records, plans.left_out, folder, "tensorswitch " + " ".join(sys.argv[1:])):
+    for path in reproduce.write(what, records, scale, folder, "tensorswitch " + " ".join(sys.argv[1:])):
         say(f"Written: {path}")
     for missing in plans.left_out:
         say(f"Left out: {missing}")

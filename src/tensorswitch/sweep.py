@@ -28,7 +28,7 @@ from tensorswitch._files import write_text
 from tensorswitch._machine import machine
 from tensorswitch.experiments import Experiment, Result, run, with_fingerprints
 
-__all__ = ["Record", "Sweep", "experiments_from_toml", "run_one", "sweep"]
+__all__ = ["Record", "Sweep", "experiments_from_toml", "records_in", "run_one", "sweep"]
 
 RUNNING, STATE = "running", "state.json"
 CONNECT_SECONDS = 20
@@ -132,6 +132,11 @@ class Sweep:
 
     def give_up(self, experiment: Experiment, error: str) -> None:
         write_text(self.folder / f"{experiment.name}.json", Record(experiment, None, error, {"date": _now(), **machine()}).to_json())
+
+
+def records_in(folder: Path) -> list[Record]:
+    """All that there are."""
+    return [Record.read(path) for path in sorted(folder.glob("*.json"))]
 
 
 def sweep(

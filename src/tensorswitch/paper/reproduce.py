@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.table import Table
@@ -9,12 +10,14 @@ from rich.table import Table
 from tensorswitch._figures import save_figure
 from tensorswitch.paper import figure2, figure4, figure5, page, table1
 from tensorswitch.paper.grids import SCALES, Plan, plan
-from tensorswitch.sweep import Record
+from tensorswitch.sweep import Record, records_in
 
-__all__ = ["plans", "terminal_table", "write"]
+PARTS = ("table1", "figure2", "figure4", "figure5")
+
+__all__ = ["PARTS", "plans", "terminal_table", "write"]
 
 
-def plans(what: list[str], scale: str) -> Plan:
+def plans(what: Sequence[str], scale: str) -> Plan:
     """The experiments of several parts, each once, and what they leave out."""
     if scale not in SCALES:
         raise ValueError(f"scale must be one of {', '.join(SCALES)}; got {scale!r}")
@@ -27,8 +30,8 @@ def terminal_table(records: list[Record]) -> Table:
     return table1.as_terminal(table1.rows(page.of_the_table(records)))
 
 
-def write(what: list[str], records: list[Record], left_out: list[str], folder: Path, command: str) -> list[Path]:
-    """The files of each part, and ``report.html``."""
+def write(what: list[str], records: list[Record], scale: str, folder: Path, command: str) -> list[Path]:
+    """The files of each part, and ``report.html`` with all that the folder has by now."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     if "table1" in what:
@@ -36,5 +39,5 @@ def write(what: list[str], records: list[Record], left_out: list[str], folder: P
     for name, figure in (("figure2", figure2.draw), ("figure4", lambda: figure4.draw(records)), ("figure5", lambda: figure5.draw(records))):
         if name in what:
             paths += save_figure(figure(), folder, name)
-    page.write(folder / "report.html", records, left_out, command)
+    page.write(folder / "report.html", records_in(folder / "runs"), plans(PARTS, scale).left_out, command)
     return [*paths, folder / "report.html"]

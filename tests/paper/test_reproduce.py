@@ -1,0 +1,155 @@
+"""The commands of the paper at the smallest scale, and the page they write in a real browser."""
+
+import re
+import shutil
+
+import pytest
+from typer.testing import CliRunner
+
+from tensorswitch.cli import app
+from tensorswitch.experiments import Experiment
+from tensorswitch.paper import figure4, figure5, page
+from tensorswitch.paper.grids import SCALES, plan
+from tensorswitch.paper.reproduce import plans
+from tensorswitch.sweep import Record, Sweep
+
+pytestmark = pytest.mark.xdist_group("sweeps")  # one worker, so that what they share is made once
+PARTS = ("table1", "figure4", "figure5")
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("paper")
+    result = CliRunner().invoke(app, ["paper", "all", "--scale", "smoke", "--out", str(folder), "--jobs", "1"], catch_exceptions=False)
+    assert result.exit_code == 0
+    return folder, result.output
+
+
+def test_all_files_are_written(smoke):
+    folder, printed = smoke
+    names = {"table1.md", "table1.tex", "table1.html", "report.html", *(f"figure{n}.{kind}" for n in (2, 4, 5) for kind in ("png", "svg"))}
+    assert names <= {path.name for path in folder.iterdir()}
+    for row in ("SVM SS", "SVM TS", "MLP SS", "MLP TS RR", "MLP TS LRC", "MLP TS IBP-LRC", "CNN SS", "CNN TS LRC"):
+        assert row in printed
+    assert printed.count("Left out: ") == 3
+
+
+def test_a_second_time_nothing_is_run(smoke):
+    folder, _ = smoke
+    before = {path: path.stat().st_mtime_ns for path in folder.glob("runs/*.json")}
+    result = CliRunner().invoke(app, ["paper", "table1", "--out", str(folder)], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert {path: path.stat().st_mtime_ns for path in folder.glob("runs/*.json")} == before
+
+
+def test_commands_repeat_the_very_experiment(smoke):
+    folder, _ = smoke
+    for path in folder.glob("runs/*.json"):
+        experiment = Record.read(path).experiment
+        _, _, *settings = page.command(experiment).split()
+        out = folder / "again"
+        out.mkdir(exist_ok=True)
+        shutil.copy(path, out)
+        result = CliRunner().invoke(app, ["run", *settings, "--out", str(out)], catch_exceptions=False)
+        assert result.exit_code == 0
+        assert f"{experiment.name}.json" in result.output  # found by its name: the settings are the same to the last
+
+
+def test_the_page_stands_alone(smoke):
+    text = (smoke[0] / "report.html").read_text()
+    assert not re.findall(r'(?:src|href)="(?!data:)', text)
+    assert text.count("<img ") == 3
+
+
+def test_the_page_in_a_browser(smoke, tmp_path):
+    """The table and the figures are seen, columns sort, and neither a laptop nor a phone has to scroll the page sideways."""
+    webdriver = pytest.importorskip("selenium.webdriver")
+    if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
+        pytest.skip("needs chromium and chromedriver (Debian: chromium chromium-driver)")
+    from selenium.webdriver.common.by import By
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    quiet = ("quic", "background-networking", "component-update", "sync", "gpu")
+    for flag in ("headless", "no-sandbox", "no-first-run", f"user-data-dir={tmp_path}", *(f"disable-{q}" for q in quiet)):
+        options.add_argument(f"--{flag}")
+    driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
+    try:
+        driver.get((smoke[0] / "report.html").as_uri())
+        for width in (1280, 375):
+            driver.set_window_size(width, 900)
+            assert driver.find_element(By.ID, "table1").is_displayed()
+            assert len(driver.find_elements(By.CSS_SELECTOR, "#table1 tbody tr")) == 8
+            for image in driver.find_elements(By.TAG_NAME, "img"):
+                assert image.is_displayed()
+                assert driver.execute_script("return arguments[0].naturalWidth", image) > 500
+            assert driver.execute_script("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        head = driver.find_element(By.CSS_SELECTOR, "#runs th:nth-child(3)")
+
+        def errors():
+            texts = [e.get_attribute("textContent") for e in driver.find_elements(By.CSS_SELECTOR, "#runs tbody td:nth-child(3)")]
+            return [float(t) for t in texts]
+
+        for direction in (1, -1):
+            driver.execute_script("arguments[0].click()", head)
+            assert errors() == sorted(errors())[::direction]
+        assert driver.get_log("browser") == []
+    finally:
+        driver.quit()
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_plans_grow_with_the_scale_and_say_what_they_leave_out(part):
+    sizes = [len(plan(part, scale).experiments) for scale in SCALES]
+    assert sizes[0] <= sizes[1] <= sizes[2]
+    assert plan(part, "smoke").left_out
+    assert plan(part, "small").left_out
+    assert not plan(part, "full").left_out
+    for scale in SCALES:
+        experiments = plan(part, scale).experiments
+        assert len({e.name for e in experiments}) == len(experiments)
+
+
+def test_the_full_grid_is_that_of_the_paper():
+    experiments = plan("table1", "full").experiments
+    count = {family: sum(e.family == family for e in experiments) for family in ("svm", "rr", "mlp", "cnn")}
+    assert count == {"svm": 3 * 2 * 5, "rr": 3 * 4, "mlp": 3 * 3 * 3 * 4, "cnn": 3 * 27 * 3 * 2}
+    assert {e.epochs for e in experiments if e.family in ("mlp", "cnn") and e.data == "svhn"} == {20}
+    assert all(e.extra == (e.data == "svhn" and e.family != "svm") for e in experiments)
+
+
+def test_plans_share_experiments():
+    both = plans(["table1", "figure4"], "smoke").experiments
+    assert len(both) == len(plan("table1", "smoke").experiments)
+
+
+def test_wrong_names():
+    with pytest.raises(ValueError, match="scale must be one of smoke, small, full; got 'tiny'"):
+        plans(["figure2"], "tiny")
+    with pytest.raises(ValueError, match="there are experiments for table1, figure4, figure5; got 'figure3'"):
+        plan("figure3", "smoke")
+
+
+def test_figures_without_results_say_what_to_run():
+    with pytest.raises(ValueError, match="run `tensorswitch paper figure4` first"):
+        figure4.draw([])
+    with pytest.raises(ValueError, match="run `tensorswitch paper figure5` first"):
+        figure5.draw([])
+
+
+def test_pairs_differ_in_the_method_only(smoke):
+    folder, _ = smoke
+    records = [Record.read(path) for path in folder.glob("runs/*.json")]
+    both = figure4.pairs(records)
+    assert len(both) == 2
+    for ss, ts in both:
+        assert {k: v for k, v in ss.experiment.settings.items() if k != "method"} == {
+            k: v for k, v in ts.experiment.settings.items() if k != "method"
+        }
+
+
+def test_a_failed_run_is_shown_with_its_error(tmp_path):
+    failed = Record(Experiment(data="digits", method="ss"), None, "it <broke>", {"date": "2026-01-01"})
+    page.write(tmp_path / "report.html", [failed], [], "tensorswitch paper table1")
+    assert "failed: it &lt;broke&gt;" in (tmp_path / "report.html").read_text()
+    assert Sweep([failed.experiment], tmp_path).left() == [failed.experiment]

@@ -1,0 +1,104 @@
+import io
+import math
+
+import pytest
+from rich.console import Console
+
+from tensorswitch.experiments import Experiment, Result
+from tensorswitch.paper import published, table1
+from tensorswitch.sweep import Record
+
+
+def record(method="ss", data="mnist", one=(0.2, 0.2), best=(0.1, 0.1), seconds=1.0, **settings):
+    """Errors as (validation, test)."""
+    experiment = Experiment(data=data, method=method, **settings)
+    return Record(experiment, Result(experiment.depth, seconds, one[1], one[0], best[1], best[0], 1), None, {"threads": 1})
+
+
+def test_the_model_is_chosen_by_validation_not_by_test():
+    records = [record(depth=1, one=(0.10, 0.30)), record(depth=2, one=(0.20, 0.10))]
+    (row,) = table1.rows(records)
+    assert row.one_pass["mnist"].error == pytest.approx(30)
+    assert row.one_pass["mnist"].depth == "1"
+
+
+def test_seeds_are_averaged_before_the_choice():
+    """A lucky seed does not win."""
+    lucky = [record(depth=1, seed=s, one=(v, v)) for s, v in enumerate((0.01, 0.5, 0.5))]
+    steady = [record(depth=2, seed=s, one=(v, v)) for s, v in enumerate((0.2, 0.2, 0.26))]
+    (row,) = table1.rows(lucky + steady)
+    entry = row.one_pass["mnist"]
+    assert entry.depth == "2"
+    assert entry.error == pytest.approx(22)
+    assert entry.spread == pytest.approx(6)
+    assert len(entry.records) == 3
+
+
+def test_a_long_run_stands_for_the_short_one_with_the_same_settings():
+    (row,) = table1.rows([record(epochs=1), record(epochs=100, best=(0.02, 0.03))])
+    assert len(row.one_pass["mnist"].records) == 1
+    assert row.asymptotic["mnist"].error == pytest.approx(3)
+    assert row.asymptotic["mnist"].remark == ""
+
+
+def test_one_pass_gives_no_asymptotic_error():
+    (row,) = table1.rows([record(epochs=1)])
+    assert not row.asymptotic
+
+
+def test_what_departs_from_the_protocol_is_said():
+    (row,) = table1.rows([record(data="svhn", epochs=5)])
+    assert row.asymptotic["svhn"].remark == "without extra images, 5 epochs"
+    assert row.one_pass["svhn"].remark == "without extra images"
+    (row,) = table1.rows([record("svm-ss", "svhn")])
+    assert row.asymptotic["svhn"].remark == ""
+
+
+def test_time_is_a_mean_of_ratios_at_the_same_shape():
+    records = [record(depth=1, seconds=1), record(depth=2, seconds=2), record("ts-lrc", depth=1, seconds=3), record("ts-lrc", depth=2, seconds=10)]
+    ss, ts = table1.rows(records)
+    assert ss.time == 1
+    assert ts.time == pytest.approx((3 / 1 + 10 / 2) / 2)
+    assert math.isnan(table1.rows([record("ts-lrc")])[0].time)
+
+
+def test_rows_and_columns_are_in_the_order_of_the_paper():
+    records = [record(method=m, data=d) for d in ("digits", "svhn", "mnist") for m in ("cnn-ts-lrc", "ss", "svm-ts")]
+    table = table1.rows(records)
+    assert [r.method for r in table] == ["svm-ts", "ss", "cnn-ts-lrc"]
+    assert table1.columns(table) == ["mnist", "svhn", "digits"]
+
+
+def test_every_form_has_the_error_the_depth_the_paper_and_the_difference():
+    records = [record("cnn-ss", convolutions=(1, 2, 2), depth=3, one=(0.1, 0.4274)), record("cnn-ts-lrc", one=(0.1, 0.0385))]
+    table = table1.rows(records)
+    assert "42.74<sup>5+3</sup> (43.74, −1.00)" in table1.as_markdown(table)
+    assert "**3.85**<sup>3+1</sup> (3.85, +0.00)" in table1.as_markdown(table)
+    assert r"42.74\textsuperscript{5+3} {\scriptsize (43.74, $-1.00$)}" in table1.as_latex(table)
+    assert "42.74<sup>5+3</sup><small>paper 43.74<sup>3+1</sup>, −1.00</small>" in table1.as_html(table)
+    console = Console(record=True, width=100, file=io.StringIO())
+    console.print(table1.as_terminal(table))
+    text = console.export_text()
+    assert "42.74⁵⁺³" in text
+    assert "(43.74, −1.00)" in text
+
+
+def test_latex_is_a_whole_tabular():
+    text = table1.as_latex(table1.rows([record(data="my_data"), record("svm-ss", "my_data")]))
+    assert text.startswith(r"\begin{tabular}{lrrr}")
+    assert r"my\_data" in text
+    assert {line.count("&") for line in text.splitlines() if line.endswith(r"\\") and "multicolumn" not in line} == {3}
+
+
+def test_failed_runs_are_left_out():
+    failed = Record(Experiment(data="mnist", method="ss"), None, "no", {})
+    assert table1.rows([failed]) == []
+
+
+def test_published_values_are_those_of_the_paper():
+    """Relations that its text states."""
+    assert set(published.ROWS) == set(published.TIME)
+    for data in published.DATA:
+        assert published.ONE_PASS["ts-lrc"][data].error < published.ONE_PASS["ss"][data].error
+        assert published.ONE_PASS["cnn-ts-lrc"][data].error < published.ONE_PASS["cnn-ss"][data].error
+    assert published.ASYMPTOTIC["svm-ss"]["mnist"].error == published.ASYMPTOTIC["svm-ts"]["mnist"].error == 1.40
