@@ -33,7 +33,7 @@ def run(*arguments):
 
 def test_help_names_every_command():
     text = run("--help").output
-    for command in ("compare", "train", "predict", "data"):
+    for command in ("compare", "train", "predict", "run", "sweep", "paper", "data"):
         assert command in text
 
 
@@ -115,16 +115,27 @@ def test_data_commands():
     [
         (["train", "--data", "nist"], 1, "error: 'nist' is neither a data set known by name"),
         (["train", "--kind", "relu"], 1, "error: kind must be one of 'ss'"),
-        (["train", "--lr", "0"], 1, "error: lr must be above 0"),
+        (["train", "--lr", "0"], 1, "error: lr must be a finite number above 0"),
         (["compare", "--methods", "magic"], 1, "error: unknown methods magic; known are svm-ss"),
         (["predict", "nowhere", "digits"], 1, "error: nowhere is not there"),
         (["data", "fetch", "digits"], 1, "error: there is nothing to fetch for 'digits'"),
         (["train", "--config", "none.toml"], 2, "none.toml is not there"),
         (["train", "--depth", "x"], 2, "Invalid value"),
         (["fly"], 2, "No such command"),
+        (["train", "--momentum", "nan"], 1, "error: momentum must be a finite number of at least 0, got nan"),
+        (["train", "--patience", "0"], 1, "error: patience must be at least 1, got 0"),
+        (["train", "--out", "file"], 1, "error: file is to be a folder, but a file of that name is in the way"),
+        (["compare", "--out", "file"], 1, "error: file is to be a folder, but a file of that name is in the way"),
+        (["compare", "--depth", "0"], 1, "error: depth must be a positive integer, got 0"),
+        (["compare", "--seed", "-1"], 1, "error: seed must be a whole number"),
+        (["sweep", "none.toml"], 1, "error: none.toml is not there"),
+        (["run", "data=digits"], 1, "error: an experiment needs method"),
+        (["run", "data=digits", "method"], 1, "error: settings are written NAME=VALUE; got method"),
+        (["paper", "table1", "--scale", "tiny"], 1, "error: scale must be one of smoke, small, full; got 'tiny'"),
     ],
 )
-def test_errors_are_one_line_and_tell_what_to_do(arguments, code, message, monkeypatch, capsys):
+def test_errors_are_one_line_and_tell_what_to_do(arguments, code, message, monkeypatch, capsys, folder):
+    (folder / "file").touch()
     monkeypatch.setattr(sys, "argv", ["tensorswitch", *arguments])
     with pytest.raises(SystemExit) as caught:
         main()
@@ -212,6 +223,41 @@ def test_predict_refuses_other_types_and_nan(folder):
     np.save(folder / "new.npy", np.zeros((3, 8, 8)))
     with pytest.raises(ValueError, match="holds float32, but the model learned from uint8"):
         run("predict", "a", "new.npy")
+
+
+def test_predict_says_what_is_wrong_with_rows_and_targets(folder):
+    rng = np.random.default_rng(0)
+    np.savez(folder / "d.npz", x=rng.normal(size=(40, 3)).astype(np.float32), y=np.arange(40) % 2)
+    run("train", "--data", "d.npz", *QUICK, "--out", "a")
+    np.save(folder / "none.npy", np.zeros((0, 3), np.float32))
+    with pytest.raises(ValueError, match=r"none\.npy has no rows to predict"):
+        run("predict", "a", "none.npy")
+    with pytest.raises(ValueError, match="a is a folder; name a file for the predictions"):
+        run("predict", "a", "d.npz", "--out", "a")
+    np.save(folder / "x.npy", np.zeros((4, 3), np.float32))  # without labels beside them these are rows to predict like any others
+    assert len(run("predict", "a", "x.npy").output.split()) == 4
+
+
+def test_train_says_by_what_the_best_is_and_what_was_done_before(folder):
+    parts = {"x_train": np.eye(4), "y_train": [0, 1, 0, 1], "x_test": np.eye(4), "y_test": [0, 1, 0, 1]}
+    np.savez(folder / "d.npz", **parts)
+    assert "best by training loss, as there are no rows for validation" in run("train", "--data", "d.npz", *QUICK, "--out", "a").output
+    assert "best by validation error" in run("train", *QUICK, "--epochs", "3", "--out", "b").output
+    assert "b has 3 epochs already, more than the 1 asked for" in run("train", *QUICK, "--epochs", "1", "--out", "b").output
+    (folder / "b" / "best.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"b has checkpoint.safetensors but no best.safetensors"):
+        run("train", *QUICK, "--epochs", "3", "--out", "b")
+
+
+def test_ctrl_c_while_data_are_read(monkeypatch):
+    from tensorswitch import data
+
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(data, "load", interrupted)
+    result = CliRunner().invoke(app, ["train"])
+    assert result.exit_code == 130
 
 
 def test_names_with_brackets_are_printed_as_they_are(folder):

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -104,3 +105,21 @@ def test_a_broken_file_is_named(tmp_path):
 def test_wrong_arguments_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_numpy_sizes_and_double_precision_survive_a_file(tmp_path):
+    network = mlp(np.int64(5), np.int32(3), kind="ts-lrc", depth=np.int64(2), width=np.int64(4)).double()
+    save_model(network, tmp_path / "m.safetensors")
+    again = load_model(tmp_path / "m.safetensors")
+    x = torch.randn(7, 5, dtype=torch.float64)
+    assert torch.equal(again(x), network(x))
+
+
+def test_blocks_of_different_lengths():
+    for repeats in (2, (2, 2), (1, 3)):
+        network = cnn(1, 8, 10, convolutions=repeats, channels=(4, 4), width=8)
+        assert sum(isinstance(m, nn.Conv2d) for m in network.modules()) == 4
+    with pytest.raises(ValueError, match="convolutions has 3 numbers for 2 blocks"):
+        cnn(1, 8, 10, convolutions=(1, 1, 1), channels=(4, 4))
+    with pytest.raises(ValueError, match="size has 1 numbers for 2 axes, height and width"):
+        cnn(1, (32,), 10)

@@ -162,10 +162,10 @@ def test_history_knows_its_best_epoch():
     ("call", "message"),
     [
         (lambda: learner(optimizer="lbfgs"), "optimizer must be one of 'sgd', 'adam', 'adamw'; got 'lbfgs'"),
-        (lambda: learner(lr=0), "lr must be above 0, got 0"),
+        (lambda: learner(lr=0), "lr must be a finite number above 0, got 0"),
         (lambda: learner(precision="fp8"), "precision must be None or 'bf16'"),
         (lambda: learner(loss="hinge"), "loss must be one of 'cross-entropy', 'squared'"),
-        (lambda: train(learner(), digits()[0], epochs=0), "epochs must be at least 1, got 0"),
+        (lambda: train(learner(), digits()[0], epochs=0), "epochs must be a positive integer, got 0"),
         (lambda: train(learner(), Rows(torch.zeros(0, 16), torch.zeros(0)), epochs=1), "training needs rows"),
         (lambda: train(learner(), digits()[0], epochs=1, tensorboard=True), "tensorboard needs a folder"),
     ],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
 import torch
@@ -49,6 +50,20 @@ def check_positive(**sizes: int) -> None:
     for name, size in sizes.items():
         if not isinstance(size, Integral) or isinstance(size, bool) or size < 1:
             raise ValueError(f"{name} must be a positive integer, got {size!r}")
+
+
+def check_number(**numbers: float) -> None:
+    """Raise unless each is a finite number of at least 0."""
+    for name, value in numbers.items():
+        if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
+            raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
+
+
+def check_above_zero(**numbers: float) -> None:
+    """Raise unless each is a finite number above 0."""
+    for name, value in numbers.items():
+        if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value) or value <= 0:
+            raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
 
 
 def from_numpy(array: np.ndarray) -> Tensor:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensorswitch._files import replacing
+from tensorswitch._files import make_folder, replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,7 +31,7 @@ def look() -> AbstractContextManager[None]:
 
 def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write PNG and SVG."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
     for path in paths:
         with replacing(path) as partial:

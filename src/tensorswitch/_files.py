@@ -12,10 +12,20 @@ from typing import Any
 from torch import Tensor
 
 
+def make_folder(path: Path) -> None:
+    """There is one afterwards, or an error that says why not."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise NotADirectoryError(f"{path} is to be a folder, but a file of that name is in the way") from None
+
+
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """Write to the path it gives; that file takes the place of ``path`` once it is complete and on the disk, or is gone if anything fails."""
     path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; name a file to write")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} into")
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")

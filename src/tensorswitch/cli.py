@@ -22,7 +22,7 @@ from rich.table import Table
 
 import tensorswitch
 from tensorswitch import data as datasets
-from tensorswitch._files import replacing
+from tensorswitch._files import make_folder, replacing
 from tensorswitch.data import Dataset, Preparation
 
 app = typer.Typer(
@@ -72,6 +72,15 @@ def _stoppable(folder: Path) -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
+def _load(data: str) -> Dataset:
+    """Ctrl-C while data are read or fetched leaves nothing behind."""
+    try:
+        return datasets.load(data)
+    except KeyboardInterrupt:
+        err.print("stopped; nothing was begun")
+        raise typer.Exit(130) from None
+
+
 @app.command()
 def compare(
     data: Data = "digits",
@@ -91,12 +100,12 @@ def compare(
     from tensorswitch.experiments import METHODS
     from tensorswitch.report import HEADER, cells, write_report
 
-    content = datasets.load(data)
-    settings = Settings.for_data(content, depth=depth, width=width, epochs=epochs, lr=lr, batch_size=batch_size, components=components, seed=seed)
-    if settings.components == 0:
-        settings = Settings(**{**vars(settings), "components": None})
+    content = _load(data)
+    given = {"depth": depth, "width": width, "epochs": epochs, "lr": lr, "batch_size": batch_size, "components": components, "seed": seed}
+    settings = Settings.for_data(content, **given)
     folder = folder or Path(f"compare-{content.name}")
     chosen = check_methods([m.strip() for m in methods.split(",")] if methods else COMPARED)
+    make_folder(folder)
     say(f"{_describe(content)}; results go to {folder}")
     columns = [TextColumn("{task.description:28}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
     with _stoppable(folder), Progress(*columns, console=err) as bars:
@@ -171,10 +180,12 @@ def train(
     Under torchrun every process takes its share of each batch, which then has as many times BATCH_SIZE rows.
     """
     from tensorswitch.models import cnn, mlp, save_model
-    from tensorswitch.training import Learner, Rows
+    from tensorswitch.training import BEST, Learner, Rows
     from tensorswitch.training import train as run
 
-    content = datasets.load(data)
+    if patience is not None and patience < 1:
+        raise ValueError(f"patience must be at least 1, got {patience}")
+    content = _load(data)
     if architecture not in ("mlp", "cnn"):
         raise ValueError(f"architecture must be mlp or cnn, got {architecture}")
     split = content.protocol(components or None, flat=architecture == "mlp")
@@ -200,15 +211,17 @@ def train(
         history = run(learner, rows[0], epochs=epochs, patience=patience, progress=True, **parts, **keep)
     if not first:
         return
-    learner.restore(folder / "best.safetensors", notes)
+    learner.restore(folder / BEST, notes)
     preparation = {"mean": torch.from_numpy(split.preparation.mean)}
     if split.preparation.basis is not None:
         preparation["basis"] = torch.from_numpy(split.preparation.basis)
     about = {"class_names": list(content.class_names), "flat": split.preparation.flat, "type": str(content.train_images.dtype)}
     save_model(network, folder / "model.safetensors", preparation, **about)
-    best = history.best
-    start = history.epochs[0]
-    say(f"Test error {100 * start.test_error:.2f} % after one pass, {100 * best.test_error:.2f} % at epoch {best.epoch}, best by validation.")
+    best, start = history.best, history.epochs[0]
+    if len(history.epochs) > epochs:
+        say(f"{folder} has {len(history.epochs)} epochs already, more than the {epochs} asked for; none was added.")
+    by = "validation error" if len(split.validation) else "training loss, as there are no rows for validation"
+    say(f"Test error {100 * start.test_error:.2f} % after one pass, {100 * best.test_error:.2f} % at epoch {best.epoch}, best by {by}.")
     say(f"Model: {folder / 'model.safetensors'}; history: {folder / 'history.csv'}")
 
 
@@ -240,6 +253,10 @@ def predict(
         raise ValueError(f"{path} does not say how its inputs are prepared; use a model that `tensorswitch train` made")
     names = notes["class_names"]
     images, labels = _rows_to_predict(data)
+    if not len(images):
+        raise ValueError(f"{data} has no rows to predict")
+    if target is not None and target.is_dir():
+        raise ValueError(f"{target} is a folder; name a file for the predictions")
     if str(images.dtype) != notes.get("type"):
         raise ValueError(f"{data} holds {images.dtype}, but the model learned from {notes.get('type')}; bytes count as pixels, so use the same type")
     if not np.isfinite(images).all():
@@ -264,10 +281,10 @@ def predict(
 
 def _rows_to_predict(data: str) -> tuple[np.ndarray, np.ndarray | None]:
     from tensorswitch.data.readers import read_npy
-    from tensorswitch.data.sources import as_rows
+    from tensorswitch.data.sources import as_rows, labels_beside
 
     path = Path(data)
-    if path.suffix == ".npy" and path.stem not in ("x", "X", "images"):
+    if path.suffix == ".npy" and labels_beside(path) is None:
         return as_rows(path, read_npy(path)), None
     content = datasets.load(data)
     return content.test_images, np.array(content.class_names)[content.test_labels]

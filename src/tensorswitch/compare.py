@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tensorswitch._files import make_folder
 from tensorswitch.data import Dataset
 from tensorswitch.experiments import Experiment, Result, remember
 from tensorswitch.sweep import Record, run_one
@@ -39,6 +40,9 @@ class Settings:
     components: int | None
     seed: int
 
+    def __post_init__(self) -> None:
+        Experiment(data="", method="ss", **vars(self))  # which checks them
+
     @classmethod
     def for_data(cls, data: Dataset, **given: Any) -> Settings:
         small = len(data.train_images) < SMALL
@@ -52,7 +56,8 @@ class Settings:
             "components": None if features <= 128 else 64,
             "seed": 0,
         }
-        return cls(**{**fitting, **{key: value for key, value in given.items() if value is not None}})
+        chosen = {**fitting, **{key: value for key, value in given.items() if value is not None}}
+        return cls(**{**chosen, "components": chosen["components"] or None})  # 0 is how to ask for the pixels
 
     def experiment(self, method: str, name: str, data: Dataset) -> Experiment:
         """What is to be done for a method."""
@@ -90,7 +95,7 @@ def compare(
     data: Dataset, settings: Settings, folder: Path, methods: Iterable[str] = COMPARED, watch: Watch | None = None, name: str | None = None
 ) -> Comparison:
     """Run the methods; ``watch(method, done, total, note)`` is told of every epoch. ``name`` is what the data were loaded by, if not their own."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     tell = watch or (lambda *_: None)
     experiments = [settings.experiment(method, name or data.name, data) for method in check_methods(methods)]
     remember(data)

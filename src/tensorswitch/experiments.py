@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensorswitch._checks import check_positive
+from tensorswitch._checks import check_above_zero, check_number, check_positive
 from tensorswitch.data import Dataset, Split, load
 from tensorswitch.estimators import TSKernelSVC, kernel_svc_grid
 from tensorswitch.history import Epoch
@@ -103,12 +103,8 @@ class Experiment:
         for name in ("components", "trial_rows"):
             if getattr(self, name) is not None:
                 check_positive(**{name: getattr(self, name)})
-        for name in ("lr", "tol", "Cs", "alphas"):
-            value = getattr(self, name)
-            for number in value if isinstance(value, tuple) else (value,):
-                _check_number(name, number, above=True)
-        for name in ("momentum", "weight_decay"):
-            _check_number(name, getattr(self, name), above=False)
+        check_above_zero(lr=self.lr, tol=self.tol, **{f"{name}[{i}]": v for name in ("Cs", "alphas") for i, v in enumerate(getattr(self, name))})
+        check_number(momentum=self.momentum, weight_decay=self.weight_decay)
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must be a whole number, at least 0 and below 2^63, got {self.seed!r}")
         if self.family == "cnn" and len(self.convolutions) != len(self.channels):
@@ -322,9 +318,3 @@ def _filters(network: Network, split: Split, count: int = 16) -> list[list[float
 
 def _error(predicted: np.ndarray, labels: np.ndarray) -> float:
     return float(np.mean(predicted != labels))
-
-
-def _check_number(name: str, value: Any, above: bool) -> None:
-    right = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and (value > 0 if above else value >= 0)
-    if not right:
-        raise ValueError(f"{name} must be a number {'above' if above else 'of at least'} 0, got {value!r}")

@@ -14,6 +14,7 @@ import math
 import os
 import shutil
 import tomllib
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from typing import Any
 
 import joblib
 
-from tensorswitch._files import write_text
+from tensorswitch._files import make_folder, write_text
 from tensorswitch._machine import machine
 from tensorswitch.experiments import Experiment, Result, run, with_fingerprints
 
@@ -73,7 +74,7 @@ def run_one(experiment: Experiment, folder: Path, watch: Watch | None = None, de
         if record.error is None:
             return record
     place = folder / RUNNING / experiment.name
-    place.mkdir(parents=True, exist_ok=True)
+    make_folder(place)
     started = datetime.datetime.now().astimezone()
 
     def tell(done: int, total: int, note: str) -> None:
@@ -164,7 +165,7 @@ def sweep(
 
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     try:
         with FileLock(folder / ".lock", timeout=0):
             state = Sweep(with_fingerprints(experiments), folder)
@@ -183,7 +184,8 @@ def _run_all(state: Sweep, jobs: int | None, dask: str | None, device: str) -> N
         (state.folder / RUNNING / experiment.name / STATE).unlink(missing_ok=True)
     while left := state.left():
         try:
-            with _workers(min(jobs or os.cpu_count() or 1, len(left)), dask) as parallel:
+            with warnings.catch_warnings(), _workers(min(jobs or os.cpu_count() or 1, len(left)), dask) as parallel:
+                warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")  # joblib renews workers that hold much memory
                 parallel(joblib.delayed(run_one)(experiment, state.folder, None, device) for experiment in left)
         except Exception as error:
             if not _is_death(error):

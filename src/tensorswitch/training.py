@@ -19,15 +19,15 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn import functional as F
 
-from tensorswitch._checks import from_numpy
-from tensorswitch._files import read_tensors, write_tensors, write_text
+from tensorswitch._checks import check_above_zero, check_number, check_positive, from_numpy
+from tensorswitch._files import make_folder, read_tensors, write_tensors, write_text
 from tensorswitch._progress import progress_bar
 from tensorswitch.history import Epoch, History
 
 __all__ = ["DivergedError", "Epoch", "History", "Learner", "Rows", "train"]
 
 FORMAT = "tensorswitch.checkpoint"
-CHECKPOINT = "checkpoint.safetensors"
+CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
 ADVICE = "use a smaller learning rate"
 EVALUATION_ROWS = 4096
 LOOK_EVERY = 16  # steps between looks at the loss where looking waits for a device
@@ -89,11 +89,9 @@ class Learner:
         _check_name("optimizer", optimizer, OPTIMIZERS)
         if precision not in (None, "bf16"):
             raise ValueError(f"precision must be None or 'bf16', got {precision!r}")
-        for name, value in (("lr", lr), ("batch_size", batch_size)):
-            if not value > 0:
-                raise ValueError(f"{name} must be above 0, got {value!r}")
-        if not weight_decay >= 0:
-            raise ValueError(f"weight_decay must be at least 0, got {weight_decay!r}")
+        check_above_zero(lr=lr)
+        check_number(momentum=momentum, weight_decay=weight_decay)
+        check_positive(batch_size=batch_size)
         self.device, self.precision, self.batch_size = torch.device(device), precision, int(batch_size)
         self.network, self.loss_name = network.to(self.device), loss
         self.ranks = distributed.get_world_size() if distributed.is_initialized() else 1
@@ -278,14 +276,17 @@ def train(
 
     If the loss is no longer finite :class:`DivergedError` is raised, and the checkpoint of the last good epoch stays.
     """
-    if epochs < 1:
-        raise ValueError(f"epochs must be at least 1, got {epochs}")
+    check_positive(epochs=epochs)
+    if patience is not None:
+        check_positive(patience=patience)
     history, notes = History(), notes or {}
     place = None if folder is None else Path(folder)
     if place is not None:
-        place.mkdir(parents=True, exist_ok=True)
+        make_folder(place)
         if (place / CHECKPOINT).exists():
             history = learner.restore(place / CHECKPOINT, notes)
+            if not (place / BEST).exists():
+                raise ValueError(f"{place} has {CHECKPOINT} but no {BEST}; use another folder, or remove {place / CHECKPOINT} to train anew")
         if learner.ranks > 1:
             distributed.barrier()  # so that all have read it before the first one writes
     rows = rows.to(learner.device)
@@ -310,7 +311,7 @@ def train(
                         writer.add_scalar(key, value, number)
             if place is not None and main:
                 if history.best is epoch:
-                    learner.save(place / "best.safetensors", history, notes)
+                    learner.save(place / BEST, history, notes)
                 write_text(place / "history.csv", history.to_csv())
                 write_text(place / "history.json", history.to_json())
                 learner.save(place / CHECKPOINT, history, notes)  # last: what it says is done, is done

@@ -168,11 +168,12 @@ def test_own_files(tmp_path, kind):
     assert sorted(data.test_labels.tolist()) == [0, 0, 0, 1, 1, 1]
 
 
-def test_own_images_with_a_test_set_and_channels_last(tmp_path):
-    images = np.zeros((12, 8, 8, 3), np.uint8)
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_own_images_with_a_test_set_and_channels_last(tmp_path, channels):
+    images = np.zeros((12, 8, 8, channels), np.uint8)
     np.savez(tmp_path / "a.npz", x_train=images, y_train=np.arange(12) % 3, x_test=images[:4], y_test=np.arange(4) % 3)
     data = load(tmp_path / "a.npz")
-    assert data.train_images.shape == (12, 3, 8, 8)
+    assert data.train_images.shape == (12, channels, 8, 8)
     assert data.train_images.dtype == np.uint8
     assert data.test_labels.tolist() == [0, 1, 2, 0]
 
@@ -181,6 +182,11 @@ def test_a_folder_of_idx_files(idx_files, tmp_path):
     for name, content in idx_files.items():
         (tmp_path / name).write_bytes(content)
     assert load(tmp_path).protocol().train.shape == (24, 1024)
+
+
+def one_hot(path):
+    np.savez(path, x=np.zeros((12, 4)), y=np.eye(3)[np.arange(12) % 3])
+    return path
 
 
 def broken(path, content):
@@ -194,17 +200,19 @@ def broken(path, content):
         (lambda t: "nist", "'nist' is neither a data set known by name .digits, mnist, "),
         (lambda t: broken(t / "a.xls", b""), "a.xls is of an unknown kind; known are .npz"),
         (lambda t: broken(t / "a.npz", b"PK\x03\x04cut"), "a.npz cannot be read; it may be truncated"),
-        (lambda t: broken(t / "x.npy", b""), "x.npy: name the rows x.npy and put the labels beside them in y.npy"),
-        (lambda t: broken(t / "a.csv", b""), "a.csv cannot be read"),
+        (lambda t: broken(t / "x.npy", b""), "x.npy has no labels: name the rows x.npy and put the labels beside them in y.npy"),
+        (lambda t: broken(t / "a.csv", b""), "a.csv is empty; expected a line of column names"),
         (lambda t: broken(t / "a.csv", b"a\n1\n"), "a.csv has 1 column"),
         (lambda t: broken(t / "a.csv", b"a,b,label\n1,x,0\n2,y,1\n"), "the columns b are not numbers .labels were taken from 'label'."),
         (lambda t: broken(t / "a.csv", b"a,y\n1,0\n2,\n"), "the label column 'y' has missing values"),
         (lambda t: broken(t / "a.csv", b"a,y\n" + b"1,0\n" * 20), "all labels are 0; there must be two classes"),
         (lambda t: broken(t / "a.csv", b"a,y\n" + b"1,0.5\n2,0.25\n" * 20), "the labels are fractions"),
         (lambda t: broken(t / "a.csv", b"a,y\n1,0\n2,1\n"), "2 rows only; at least 10"),
-        (lambda t: broken(t / "a.csv", b"a,y\n" + b",0\n2,1\n" * 20), "contain NaN or infinity"),
+        (lambda t: broken(t / "a.csv", b"a,y\n" + b"3,0\n,0\n2,1\n" * 20), r"values are missing in a \(row 2\); fill them in"),
         (lambda t: broken(t / "a.parquet", b"PAR1"), "a.parquet cannot be read"),
-        (lambda t: t, "train-images-idx3-ubyte.gz is not there"),
+        (lambda t: t, "has no IDX files, such as train-images-idx3-ubyte.gz"),
+        (lambda t: "", "'' is neither a data set known by name"),
+        (lambda t: one_hot(t / "a.npz"), r"labels of shape \(12, 3\) have a column for each class"),
     ],
 )
 def test_broken_data_are_named(tmp_path, make, message):

@@ -108,7 +108,14 @@ def test_two_outputs():
     ("options", "message"),
     [
         ({"kind": "relu"}, "kind must be one of"),
-        ({"hidden_layer_sizes": (8, 0)}, r"width\[1\] must be a positive integer"),
+        ({"hidden_layer_sizes": (8, 0)}, r"hidden_layer_sizes must be a positive integer or some of them, got \(8, 0\)"),
+        ({"hidden_layer_sizes": ()}, "hidden_layer_sizes must be a positive integer"),
+        ({"hidden_layer_sizes": 8.5}, "hidden_layer_sizes must be a positive integer or some of them, got 8.5"),
+        ({"hidden_layer_sizes": "8"}, "hidden_layer_sizes must be a positive integer or some of them, got '8'"),
+        ({"batch_size": "auto"}, "batch_size must be a positive integer, got 'auto'"),
+        ({"learning_rate_init": "adaptive"}, "learning_rate_init must be a finite number above 0, got 'adaptive'"),
+        ({"alpha": -1}, "alpha must be a finite number of at least 0, got -1"),
+        ({"momentum": float("nan")}, "momentum must be a finite number of at least 0, got nan"),
         ({"max_iter": 0}, "max_iter must be a positive integer"),
         ({"optimizer": "lbfgs"}, "optimizer must be one of"),
         ({"early_stopping": True, "validation_fraction": 2.0}, "validation_fraction must be between 0 and 1"),
@@ -117,6 +124,21 @@ def test_two_outputs():
 def test_wrong_arguments_are_named(digits, options, message):
     with pytest.raises(ValueError, match=message):
         TSMLPClassifier(**options).fit(*digits[:2])
+
+
+def test_a_warm_start_takes_new_steps_but_no_other_network(digits):
+    X, y = digits[:2]
+    model = TSMLPClassifier(8, max_iter=1, random_state=0, warm_start=True).fit(X, y)
+    before = model.network_
+    model.set_params(learning_rate_init=1e-9, batch_size=50).fit(X, y)
+    assert model.network_ is before
+    assert model.n_iter_ == 2
+    weights = [p.clone() for p in before.parameters()]
+    model.fit(X, y)
+    for old, new in zip(weights, before.parameters(), strict=True):
+        torch.testing.assert_close(old, new, atol=1e-6, rtol=0)  # the new rate is so small that nothing moves
+    with pytest.raises(ValueError, match=r"warm_start goes on with the same network, but width was \[8\] and is \[9\]"):
+        model.set_params(hidden_layer_sizes=9).fit(X, y)
 
 
 def test_an_unknown_class_is_named(digits):

@@ -97,7 +97,10 @@ def read_table(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
     read: Callable[[Path], pd.DataFrame] = pd.read_csv if path.suffix == ".csv" else pd.read_parquet
     with reading(path):
-        frame = read(path)
+        try:
+            frame = read(path)
+        except pd.errors.EmptyDataError:
+            raise DataError(f"{path} is empty; expected a line of column names, then rows of features and a label") from None
     if frame.shape[1] < 2:
         raise DataError(f"{path} has {frame.shape[1]} column, expected features and labels")
     named = [column for column in frame.columns if str(column).lower() in LABEL_COLUMNS]
@@ -105,6 +108,8 @@ def read_table(path: Path) -> tuple[np.ndarray, np.ndarray]:
     features = frame.drop(columns=label)
     if words := [str(c) for c in features.columns if not pd.api.types.is_numeric_dtype(features[c])]:
         raise DataError(f"{path}: the columns {', '.join(words)} are not numbers (labels were taken from {label!r}); encode or drop them")
+    if holes := [f"{c} (row {int(features[c].isna().argmax()) + 1})" for c in features.columns if features[c].isna().any()]:
+        raise DataError(f"{path}: values are missing in {', '.join(holes)}; fill them in or drop the rows")
     if frame[label].isna().any():
         raise DataError(f"{path}: the label column {label!r} has missing values")
     return features.to_numpy(np.float32), frame[label].to_numpy()

@@ -122,7 +122,7 @@ def load(name: str | Path, *, extra: bool = False, download: bool = True) -> Dat
         images, labels, test_images, test_labels = SOURCES[str(name)].read(folder, extra)
         return Dataset(str(name), images, labels, test_images, test_labels, SOURCES[str(name)].class_names)
     path = Path(name)
-    if not path.exists():
+    if not str(name) or not path.exists():
         known = ", ".join(NAMES)
         raise DataError(f"{str(name)!r} is neither a data set known by name ({known}) nor a file or folder that exists")
     return _own(path)
@@ -195,6 +195,8 @@ def _digits() -> Dataset:
 
 def _own(path: Path) -> Dataset:
     if path.is_dir():
+        if not any(path.glob("*-ubyte*")):
+            raise DataError(f"the folder {path.resolve()} has no IDX files, such as train-images-idx3-ubyte.gz; name a file in it, or another folder")
         images, labels, test_images, test_labels = _read_idx_folder(path)
         classes = tuple(str(i) for i in range(int(max(labels.max(), test_labels.max())) + 1))
         return Dataset(path.name, images, labels, test_images, test_labels, classes)
@@ -207,19 +209,28 @@ def _own(path: Path) -> Dataset:
             return _labelled(path, arrays["x"], arrays["y"])
         raise DataError(f"{path} has the arrays {', '.join(arrays) or 'none'}; expected x_train, y_train, x_test, y_test, or x and y")
     if path.suffix == ".npy":
-        beside = {"x": "y", "X": "y", "images": "labels"}.get(path.stem)
-        if beside is None or not (path.with_name(f"{beside}.npy")).exists():
-            raise DataError(f"{path}: name the rows x.npy and put the labels beside them in y.npy (or images.npy and labels.npy)")
-        return _labelled(path, read_npy(path), read_npy(path.with_name(f"{beside}.npy")))
+        labels_path = labels_beside(path)
+        if labels_path is None:
+            raise DataError(f"{path} has no labels: name the rows x.npy and put the labels beside them in y.npy (or images.npy and labels.npy)")
+        return _labelled(path, read_npy(path), read_npy(labels_path))
     if path.suffix in (".csv", ".parquet"):
         return _labelled(path, *read_table(path))
     raise DataError(f"{path} is of an unknown kind; known are .npz, .npy, .csv, .parquet and folders with IDX files")
+
+
+def labels_beside(path: Path) -> Path | None:
+    """The labels that go with rows in a ``.npy`` file, if there are any."""
+    name = {"x": "y.npy", "X": "y.npy", "images": "labels.npy"}.get(path.stem)
+    return path.with_name(name) if name and path.with_name(name).exists() else None
 
 
 def _labelled(path: Path, x: np.ndarray, y: np.ndarray, x_test: np.ndarray | None = None, y_test: np.ndarray | None = None) -> Dataset:
     """Labels of any kind become numbers; without test rows some are set aside."""
     from sklearn.model_selection import train_test_split
 
+    for labels in (y, y_test):
+        if labels is not None and labels.ndim == 2 and labels.shape[1] > 1:
+            raise DataError(f"{path}: labels of shape {labels.shape} have a column for each class; give one label a row, as y.argmax(1) does")
     x, y = as_rows(path, x), y.reshape(-1)
     if len(x) != len(y):
         raise DataError(f"{path}: {len(x)} rows but {len(y)} labels")
@@ -247,7 +258,7 @@ def as_rows(path: Path, x: np.ndarray) -> np.ndarray:
         raise DataError(f"{path}: rows must be numbers, got {x.dtype}")
     if x.ndim == 3:
         x = x[:, None]
-    elif x.ndim == 4 and x.shape[3] in (1, 3) and x.shape[1] not in (1, 3):
+    elif x.ndim == 4 and x.shape[3] in (1, 3, 4) and x.shape[1] not in (1, 3, 4):
         x = x.transpose(0, 3, 1, 2)
     elif x.ndim not in (2, 4):
         raise DataError(f"{path}: rows of shape {x.shape[1:]} are neither features nor images")

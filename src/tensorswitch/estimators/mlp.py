@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, Self
@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tensorswitch._checks import check_positive, from_numpy
+from tensorswitch._checks import check_above_zero, check_number, check_positive, from_numpy
 from tensorswitch._progress import progress_bar
 from tensorswitch.estimators._labels import check_classes, check_partial_fit, class_places
 from tensorswitch.models import mlp
@@ -84,8 +84,9 @@ class _TSMLP(BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: np.ndarray, targets: np.ndarray, outputs: int, labels: np.ndarray | None) -> Self:
         check_positive(max_iter=self.max_iter, n_iter_no_change=self.n_iter_no_change)
         random = check_random_state(self.random_state)
-        again = self.warm_start and hasattr(self, "_learner")
-        if not again:
+        if self.warm_start and hasattr(self, "_learner"):
+            self._go_on()
+        else:
             self._start(X.shape[1], outputs, random)
         held = None
         if self.early_stopping:
@@ -122,13 +123,12 @@ class _TSMLP(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _start(self, n_in: int, outputs: int, random: np.random.RandomState) -> None:
-        sizes = [self.hidden_layer_sizes] if isinstance(self.hidden_layer_sizes, int | Integral) else list(self.hidden_layer_sizes)
-        kind = self.kind
-        if self.learn_gates is not None and kind in ("ts-lrc", "ts-ibp-lrc"):
-            kind = "ts-ibp-lrc" if self.learn_gates else "ts-lrc"
+        check_above_zero(learning_rate_init=self.learning_rate_init)
+        check_number(alpha=self.alpha)
+        shape = self._network_shape()
         with torch.random.fork_rng(devices=[]):  # the weights depend on random_state alone, and leave torch's own numbers as they were
             torch.manual_seed(random.randint(2**31))
-            network = mlp(n_in, outputs, kind=kind, depth=len(sizes), width=[int(n) for n in sizes], bias=self.bias)
+            network = mlp(n_in, outputs, **shape)
         self._learner = Learner(
             network,
             loss=self._loss,
@@ -140,9 +140,35 @@ class _TSMLP(BaseEstimator):  # type: ignore[misc]
             seed=random.randint(2**31),
             device=self.device,
         )
+        self._learner_shape = {**shape, "optimizer": self.optimizer, "device": self.device}
         self.loss_curve_: list[float] = []
         self.validation_curve_: list[float] = []
         self.n_iter_ = 0
+
+    def _network_shape(self) -> dict[str, Any]:
+        """What the network is built from."""
+        sizes = self.hidden_layer_sizes
+        several = list(sizes) if isinstance(sizes, Iterable) and not isinstance(sizes, str) else [sizes]
+        if not several or not all(isinstance(n, Integral) and not isinstance(n, bool) and n > 0 for n in several):
+            raise ValueError(f"hidden_layer_sizes must be a positive integer or some of them, got {sizes!r}")
+        kind = self.kind
+        if self.learn_gates is not None and kind in ("ts-lrc", "ts-ibp-lrc"):
+            kind = "ts-ibp-lrc" if self.learn_gates else "ts-lrc"
+        return {"kind": kind, "depth": len(several), "width": [int(n) for n in several], "bias": bool(self.bias)}
+
+    def _go_on(self) -> None:
+        """With the network as it is; settings of the steps may have changed, what it is built from may not."""
+        before, now = self._learner_shape, {**self._network_shape(), "optimizer": self.optimizer, "device": self.device}
+        if changed := [f"{name} was {before[name]!r} and is {now[name]!r}" for name in now if now[name] != before[name]]:
+            raise ValueError(f"warm_start goes on with the same network, but {', '.join(changed)}; set warm_start=False to begin anew")
+        check_above_zero(learning_rate_init=self.learning_rate_init)
+        check_number(alpha=self.alpha, momentum=self.momentum)
+        check_positive(batch_size=self.batch_size)
+        self._learner.batch_size = int(self.batch_size)
+        for group in self._learner.optimizer.param_groups:
+            group.update(lr=self.learning_rate_init, weight_decay=self.alpha)
+            if "momentum" in group:
+                group["momentum"] = self.momentum
 
     def _epoch(self, rows: Rows) -> None:
         self.loss_curve_.append(self._learner.epoch(rows)[0])

@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.table import Table
 
 from tensorswitch._figures import save_figure
+from tensorswitch._files import make_folder
 from tensorswitch.paper import figure2, figure4, figure5, page, table1
 from tensorswitch.paper.grids import SCALES, Plan, plan
 from tensorswitch.sweep import Record, records_in
@@ -32,7 +33,7 @@ def terminal_table(records: list[Record]) -> Table:
 
 def write(what: list[str], records: list[Record], scale: str, folder: Path, command: str) -> list[Path]:
     """The files of each part, and ``report.html`` with all that the folder has by now."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     paths = []
     if "table1" in what:
         paths += table1.save(table1.rows(page.of_the_table(records)), folder)

@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from tensorswitch._files import write_text
+from tensorswitch._files import make_folder, write_text
 from tensorswitch.experiments import METHODS, Result
 from tensorswitch.paper import published
 from tensorswitch.sweep import Record
@@ -263,7 +263,7 @@ def as_html(table: list[Row]) -> str:
 
 def save(table: list[Row], folder: Path) -> list[Path]:
     """Write ``table1.md``, ``table1.tex`` and ``table1.html``."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     texts = {"table1.md": as_markdown(table), "table1.tex": as_latex(table), "table1.html": as_html(table)}
     for name, text in texts.items():
         write_text(folder / name, text)
