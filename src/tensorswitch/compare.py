@@ -103,7 +103,7 @@ def compare(
     for experiment in experiments:
         method = experiment.method
         tell(method, 0, 1, "")
-        record = run_one(experiment, folder, partial(tell, method), may_fail=DivergedError)
+        record = run_one(experiment, folder, partial(tell, method), may_fail=DivergedError, filters=True)
         best = math.nan if record.result is None else record.result.best
         tell(method, 1, 1, "diverged" if math.isnan(best) else f"test error {100 * best:.2f} %")
         records.append(record)

@@ -170,15 +170,18 @@ class Result:
     note: str = ""
 
 
-def run(experiment: Experiment, folder: Path | None = None, watch: Watch | None = None, device: str = "cpu") -> Result:
-    """Do it; networks leave checkpoints in ``folder`` and go on from there. ``watch(done, epochs, note)`` is told of every epoch."""
+def run(experiment: Experiment, folder: Path | None = None, watch: Watch | None = None, device: str = "cpu", *, filters: bool = True) -> Result:
+    """Do it; networks leave checkpoints in ``folder`` and go on from there. ``watch(done, epochs, note)`` is told of every epoch.
+
+    ``filters`` says whether the result is to have the weights of the first hidden units in pixels.
+    """
     data = _data(experiment)
     split = _prepared(data, experiment.components, experiment.family != "cnn")
     if experiment.family == "svm":
         return _svm(experiment, split)
     if experiment.family == "rr":
         return _ridge(experiment, split, len(data.class_names))
-    return _network(experiment, split, len(data.class_names), folder, watch, device)
+    return _network(experiment, split, len(data.class_names), folder, watch, device, filters)
 
 
 def with_fingerprints(experiments: Iterable[Experiment]) -> list[Experiment]:
@@ -223,7 +226,7 @@ def _prepared(data: Dataset, components: int | None, flat: bool) -> Split:
     return _recent_split[key]
 
 
-def _network(experiment: Experiment, split: Split, classes: int, folder: Path | None, watch: Watch | None, device: str) -> Result:
+def _network(experiment: Experiment, split: Split, classes: int, folder: Path | None, watch: Watch | None, device: str, filters: bool) -> Result:
     network = _build(experiment, split, classes)
     sgd = {name: getattr(experiment, name) for name in ("lr", "momentum", "weight_decay", "batch_size", "seed")}
     learner = Learner(network, device=device, **sgd)
@@ -250,7 +253,7 @@ def _network(experiment: Experiment, split: Split, classes: int, folder: Path | 
         best.validation_error,
         best.epoch,
         [asdict(e) for e in history.epochs],
-        _filters(network, split),
+        _filters(network, split) if filters else None,
     )
 
 

@@ -33,6 +33,7 @@ __all__ = ["Record", "Sweep", "experiments_from_toml", "records_in", "run_one", 
 
 RUNNING, STATE = "running", "state.json"
 CONNECT_SECONDS = 20
+FEW = 16
 DEATHS = 2  # an experiment whose process died so often is given up
 Watch = Callable[[int, int, str], None]
 
@@ -66,8 +67,19 @@ class Record:
 _NUMBERS = ("seconds", "one_pass", "one_pass_validation", "best", "best_validation")
 
 
-def run_one(experiment: Experiment, folder: Path, watch: Watch | None = None, device: str = "cpu", may_fail: type[Exception] = Exception) -> Record:
-    """The record of an earlier run, or else a new one; a failure of the kind that may be is a record too."""
+def run_one(
+    experiment: Experiment,
+    folder: Path,
+    watch: Watch | None = None,
+    device: str = "cpu",
+    *,
+    may_fail: type[Exception] = Exception,
+    filters: bool | None = None,
+) -> Record:
+    """The record of an earlier run, or else a new one; a failure of the kind that may be is a record too.
+
+    Filters make large files, so by default they are kept of networks of few units only.
+    """
     path = folder / f"{experiment.name}.json"
     if path.exists():
         record = Record.read(path)
@@ -85,7 +97,8 @@ def run_one(experiment: Experiment, folder: Path, watch: Watch | None = None, de
     tell(0, experiment.epochs, "")
     result, error = None, None
     try:
-        result = run(experiment, place, tell, device)
+        keep = experiment.width <= FEW if filters is None else filters
+        result = run(experiment, place, tell, device, filters=keep)
     except may_fail as reason:
         error = f"{type(reason).__name__}: {reason}"
     made = {"date": started.isoformat(timespec="seconds"), "seconds": round((datetime.datetime.now().astimezone() - started).total_seconds(), 1)}

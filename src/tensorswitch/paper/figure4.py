@@ -29,11 +29,11 @@ CURVES_OF = ("cifar10", "mnist", "svhn", "digits")  # the first that there are p
 
 
 def pairs(records: Iterable[Record]) -> list[tuple[Record, Record]]:
-    """SS and TS with the same settings."""
+    """SS and TS with the same settings, trained for more than one pass."""
     found: dict[str, dict[str, Record]] = {}
     for record in records:
         e = record.experiment
-        if record.result is not None and e.method in ("cnn-ss", "cnn-ts-lrc"):
+        if record.result is not None and e.method in ("cnn-ss", "cnn-ts-lrc") and e.epochs > 1:
             settings = {k: v for k, v in e.settings.items() if k != "method"}
             found.setdefault(repr(settings), {})[e.method] = record
     return [(both["cnn-ss"], both["cnn-ts-lrc"]) for both in found.values() if len(both) == 2]
