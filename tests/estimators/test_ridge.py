@@ -123,6 +123,11 @@ def chunk(rows=20, features=3, labels=(0, 1)):
         (lambda: TSRidgeClassifier(solver="exact").fit(*chunk()), ValueError, "solver must be 'auto', 'streaming', 'matrix-free' or 'dual'"),
         (lambda: TSRidgeClassifier(pca=4).fit(*chunk()), ValueError, "pca=4 components cannot be had from 20 rows of 3 features"),
         (lambda: TSRidgeClassifier().partial_fit(*chunk()), ValueError, "classes must be given to the first call"),
+        (
+            lambda: TSRidgeClassifier(memory_gb=1e-6).partial_fit(*chunk(), classes=[0, 1]),
+            MemoryError,
+            r"the 'streaming' solver needs .* or fit rows that are at hand with fit\(\)",
+        ),
         (lambda: TSRidgeClassifier().fit(*chunk(labels=(1,))), ValueError, "holds one class only: 1"),
         (lambda: TSRidgeClassifier(alpha=0.0, solver="streaming").fit(*chunk(100, 2)), ValueError, "singular to working precision"),
         (lambda: TSRidgeClassifier(tol=0, solver="matrix-free").fit(*chunk()), ValueError, "tol must be above 0"),

@@ -108,7 +108,8 @@ class _TSRidge(BaseEstimator):  # type: ignore[misc]
             self._solution = None
             return
         check_alphas(self.alpha, 1.0)
-        choose_solver(len(x), x.shape[1], self._gates(), t.shape[1], solver="streaming", memory_gb=self.memory_gb, dtype=x.dtype)
+        sizes = (len(x), x.shape[1], self._gates(), t.shape[1])
+        choose_solver(*sizes, solver="streaming", memory_gb=self.memory_gb, dtype=x.dtype, in_chunks=True)
         statistics = RidgeStatistics(front.gate_weights, t.shape[1], dtype=x.dtype, forgetting=self.forgetting).update(x, t, weight)
         self._keep(front, "streaming", statistics, None)
 

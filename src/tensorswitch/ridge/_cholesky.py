@@ -47,18 +47,37 @@ def diagonal(packed: Tensor, order: int) -> Tensor:
     return torch.cat([first * width + first + e, (second + 1 - e) * width + second])
 
 
+def factorise_packed(packed: Tensor, order: int, shift: float) -> Callable[[Tensor], Tensor]:
+    """What multiplies by ``(A + shift · I)⁻¹``; ``packed`` is overwritten."""
+    factor, _, substitute = _factorise_packed(packed, order, shift)
+    return lambda right: torch.from_numpy(substitute(order, factor, right.to(packed.dtype).numpy(), uplo="L")[0])
+
+
 def solve_packed(packed: Tensor, order: int, right: Tensor, shift: float, traced: bool = False) -> tuple[Tensor, float]:
     """``(A + shift · I)⁻¹ right``, and the trace of that inverse if it is asked for; ``packed`` is overwritten."""
+    factor, place, substitute = _factorise_packed(packed, order, shift)
+    answer, _ = substitute(order, factor, right.to(packed.dtype).numpy(), uplo="L")
+    invert = lapack.dpftri if packed.dtype == torch.float64 else lapack.spftri
+    trace = float(torch.from_numpy(invert(order, factor, uplo="L", overwrite_a=1)[0])[place].double().sum()) if traced else 0.0
+    return torch.from_numpy(answer), trace
+
+
+def _factorise_packed(packed: Tensor, order: int, shift: float) -> tuple[Any, Tensor, Any]:
     place = diagonal(packed, order)
     flat = packed.view(-1)
     flat[place] += shift
     double = packed.dtype == torch.float64
-    factorise, substitute, invert = (lapack.dpftrf, lapack.dpftrs, lapack.dpftri) if double else (lapack.spftrf, lapack.spftrs, lapack.spftri)
+    factorise, substitute = (lapack.dpftrf, lapack.dpftrs) if double else (lapack.spftrf, lapack.spftrs)
     factor, info = factorise(order, flat.numpy(), uplo="L", overwrite_a=1)
     _check(info, torch.from_numpy(factor)[place])
-    answer, _ = substitute(order, factor, right.to(packed.dtype).numpy(), uplo="L")
-    trace = float(torch.from_numpy(invert(order, factor, uplo="L", overwrite_a=1)[0])[place].double().sum()) if traced else 0.0
-    return torch.from_numpy(answer), trace
+    return factor, place, substitute
+
+
+def factorise_full(matrix: Tensor) -> Callable[[Tensor], Tensor]:
+    """What multiplies by ``A⁻¹``."""
+    factor, info = torch.linalg.cholesky_ex(matrix)
+    _check(int(info), factor.diagonal())
+    return lambda right: torch.cholesky_solve(right.to(matrix.dtype), factor)
 
 
 def solve_full(matrix: Tensor, right: Tensor, traced: bool = False) -> tuple[Tensor, float]:

@@ -56,10 +56,12 @@ def choose_solver(
     solver: str = "auto",
     memory_gb: float | None = None,
     dtype: torch.dtype = torch.float32,
+    in_chunks: bool = False,
 ) -> Choice:
     """The solver to use, or a MemoryError that says how much is needed and which other one fits.
 
-    ``memory_gb`` is what may be used, by default seven tenths of what is available now.
+    ``memory_gb`` is what may be used, by default seven tenths of what is available now; ``in_chunks`` says that rows come a few at a time, which only
+    the streaming solver can do.
 
     >>> choose_solver(1_000, 64, [64, 64], 10, memory_gb=1).solver
     'dual'
@@ -79,10 +81,10 @@ def choose_solver(
     chosen = next((o for o in fitting if o in wanted), None)
     if chosen is None:
         least = min(wanted, key=lambda o: o.memory)
-        others = (
-            " and ".join(f"{o.solver!r} would ({o.memory / 2**30:.2f} GB)" for o in fitting)
-            or "nor would any other; raise it, or use fewer gates or PCA"
-        )
+        others = " and ".join(f"{o.solver!r} would ({o.memory / 2**30:.2f} GB)" for o in fitting)
+        if in_chunks:
+            others = "raise it, use fewer gates or PCA, or fit rows that are at hand with fit(), whose other solvers need less"
+        others = others or "nor would any other; raise it, or use fewer gates or PCA"
         features = math.prod(gates) * in_features
         raise MemoryError(
             f"the {least.solver!r} solver needs {least.memory / 2**30:.2f} GB for {rows:,} rows and {features:,} features, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -12,23 +12,27 @@ from torch import Tensor
 from tensorswitch._checks import check_positive
 from tensorswitch._files import read_tensors, write_tensors
 from tensorswitch.inverted import combine_gates
-from tensorswitch.ridge._cholesky import packed_rows, solve_full, solve_packed
+from tensorswitch.ridge._cholesky import SingularError, factorise_full, factorise_packed, packed_rows, solve_full, solve_packed
 from tensorswitch.ridge._gram import add_gram, gram_rows, packed_shape, pair_index, unpack
+from tensorswitch.ridge._quadrature import Quadrature
 from tensorswitch.ridge.problem import (
     Alpha,
     Fit,
     Solution,
     best_of,
+    check_alphas,
     check_gate_weights,
     check_rows,
     check_some_rows,
     deep_gates,
     effective_rows,
+    log,
     probes,
 )
 
 FORMAT = "tensorswitch.RidgeStatistics"
 GRAM_ROWS = 1 << 16
+FEW = 3  # λ, below which each has its own factorisation
 SOLVE_BYTES = 1 << 21  # of the matrix unpacked at a time
 
 
@@ -134,7 +138,51 @@ class RidgeStatistics:
         """``(C + λI)⁻¹ S`` by Cholesky's factorisation; of several λ, the one with the least generalised cross-validation error."""
         self._check_whole()
         check_some_rows(self.rows)
-        return best_of(alpha, self.mean_diagonal(), effective_rows(self.rows, self.weight_squares), self._fit)
+        mean, rows = self.mean_diagonal(), effective_rows(self.rows, self.weight_squares)
+        values = check_alphas(alpha, mean)
+        if len(values) < FEW or self.rows <= 4 * self.cross.flatten(0, 1).shape[0]:
+            return best_of(values, mean, rows, self._fit)
+        while True:
+            best = best_of(values, mean, rows, self._judge(values))
+            try:
+                return self._fit(best.alpha, False).solution._replace(path=best.path)
+            except SingularError:
+                values = [v for v in values if v > best.alpha]
+                if not values:
+                    raise
+                log.info("alpha %.3g is too small for working precision, and so are smaller ones; they are left out", best.alpha)
+
+    def _judge(self, values: list[float]) -> Callable[[float, bool], Fit]:
+        """What tells error and freedom of any λ, without its solution, from one factorisation in the middle of the path."""
+        cross, energy = self.cross.flatten(0, 1), float(self.target_energy.sum())
+        middle = values[len(values) // 2]
+        try:
+            apply = self._factorise(middle)
+        except SingularError:
+            middle = values[0]
+            apply = self._factorise(middle)
+        quadrature = Quadrature(apply, torch.cat([cross, probes(len(cross), cross)], dim=1))
+
+        def judge(alpha: float, judged: bool) -> Fit:
+            first, second = quadrature.sums(alpha - middle)
+            products, trace = first[: self.out_features].sum(), first[self.out_features :].mean()
+            error = energy - float(products) - alpha * float(second[: self.out_features].sum())
+            least = 100 * torch.finfo(self.gram.dtype).eps * energy  # below that it is rounding
+            return Fit(Solution(cross[:0], alpha), max(error, least), len(cross) - alpha * float(trace))
+
+        return judge
+
+    def _factorise(self, shift: float) -> Callable[[Tensor], Tensor]:
+        if not self.gram.is_cpu:
+            matrix = unpack(self.gram, self.units, self.in_features)
+            matrix.diagonal().add_(shift)
+            return factorise_full(matrix)
+        return factorise_packed(self._packed(), len(self.cross.flatten(0, 1)), shift)
+
+    def _packed(self) -> Tensor:
+        order = len(self.cross.flatten(0, 1))
+        step = max(1, SOLVE_BYTES // (order * self.in_features * self.gram.element_size())) * self.in_features
+        return packed_rows(order, gram_rows(self.gram, self.units, self.in_features), step, self.gram)
 
     def _fit(self, alpha: float, judged: bool) -> Fit:
         cross = self.cross.flatten(0, 1)
@@ -160,10 +208,7 @@ class RidgeStatistics:
             matrix = unpack(self.gram, self.units, self.in_features)
             matrix.diagonal().add_(shift)
             return solve_full(matrix, right, traced)
-        order = len(right)
-        step = max(1, SOLVE_BYTES // (order * self.in_features * self.gram.element_size())) * self.in_features
-        rows = gram_rows(self.gram, self.units, self.in_features)
-        return solve_packed(packed_rows(order, rows, step, self.gram), order, right, shift, traced)
+        return solve_packed(self._packed(), len(right), right, shift, traced)
 
     def save(self, path: str | Path) -> None:
         """Write as safetensors: whole or not at all."""
