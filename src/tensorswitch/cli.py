@@ -371,51 +371,65 @@ def _sweep(experiments: Any, folder: Path, jobs: int | None, dask: str | None, r
 
 
 Scale = Annotated[str, typer.Option(help="smoke (a minute, on the digits), small (hours on two cores) or full (the paper's whole grid).")]
+NoRun = Annotated[bool, typer.Option("--no-run", help="Take the results that are there, and run nothing.")]
 PaperFolder = Annotated[Path | None, typer.Option("--out", "-o", help="Where all goes, by default paper-SCALE; what is there is not done again.")]
 
 
 @paper_app.command("table1")
-def paper_table1(scale: Scale = "smoke", folder: PaperFolder = None, jobs: Jobs = None, dask: Dask = None, retry: Retry = False) -> None:
+def paper_table1(
+    scale: Scale = "smoke", folder: PaperFolder = None, jobs: Jobs = None, dask: Dask = None, retry: Retry = False, no_run: NoRun = False
+) -> None:
     """Error rates of SVMs, MLPs and CNNs, after one pass and in the end, beside the paper's."""
-    _paper(["table1"], scale, folder, jobs, dask, retry)
+    _paper(["table1"], scale, folder, jobs, dask, retry, no_run)
 
 
 @paper_app.command("figure2")
 def paper_figure2(scale: Scale = "smoke", folder: PaperFolder = None) -> None:
     """The equivalent kernels against the angle; the same at every scale."""
-    _paper(["figure2"], scale, folder, None, None, False)
+    _paper(["figure2"], scale, folder, None, None, False, True)
 
 
 @paper_app.command("figure4")
-def paper_figure4(scale: Scale = "smoke", folder: PaperFolder = None, jobs: Jobs = None, dask: Dask = None, retry: Retry = False) -> None:
+def paper_figure4(
+    scale: Scale = "smoke", folder: PaperFolder = None, jobs: Jobs = None, dask: Dask = None, retry: Retry = False, no_run: NoRun = False
+) -> None:
     """SS and TS CNNs in pairs: differences of their errors, and learning against time."""
-    _paper(["figure4"], scale, folder, jobs, dask, retry)
+    _paper(["figure4"], scale, folder, jobs, dask, retry, no_run)
 
 
 @paper_app.command("figure5")
-def paper_figure5(scale: Scale = "smoke", folder: PaperFolder = None, jobs: Jobs = None, dask: Dask = None, retry: Retry = False) -> None:
+def paper_figure5(
+    scale: Scale = "smoke", folder: PaperFolder = None, jobs: Jobs = None, dask: Dask = None, retry: Retry = False, no_run: NoRun = False
+) -> None:
     """Filters learned by backpropagation and by inverted backpropagation."""
-    _paper(["figure5"], scale, folder, jobs, dask, retry)
+    _paper(["figure5"], scale, folder, jobs, dask, retry, no_run)
 
 
 @paper_app.command("all")
-def paper_all(scale: Scale = "smoke", folder: PaperFolder = None, jobs: Jobs = None, dask: Dask = None, retry: Retry = False) -> None:
+def paper_all(
+    scale: Scale = "smoke", folder: PaperFolder = None, jobs: Jobs = None, dask: Dask = None, retry: Retry = False, no_run: NoRun = False
+) -> None:
     """The table, the figures, and a report with all of them."""
-    _paper(["table1", "figure2", "figure4", "figure5"], scale, folder, jobs, dask, retry)
+    _paper(["table1", "figure2", "figure4", "figure5"], scale, folder, jobs, dask, retry, no_run)
 
 
-def _paper(what: list[str], scale: str, folder: Path | None, jobs: int | None, dask: str | None, retry: bool) -> None:
+def _paper(what: list[str], scale: str, folder: Path | None, jobs: int | None, dask: str | None, retry: bool, no_run: bool) -> None:
     from tensorswitch.paper import reproduce
 
-    plans = reproduce.plans(what, scale)
+    plan = reproduce.plans(what, scale)
     folder = folder or Path(f"paper-{scale}")
-    say(f"{len(plans.experiments)} experiments; results go to {folder}")
-    records = _sweep(plans.experiments, folder / "runs", jobs, dask, retry, "cpu") if plans.experiments else []
+    if no_run:
+        records = reproduce.finished(plan.experiments, folder)
+        if plan.experiments and not records:
+            raise ValueError(f"{folder} has no results of {', '.join(what)} yet; leave --no-run away to make them")
+    else:
+        say(f"{len(plan.experiments)} experiments; results go to {folder}")
+        records = _sweep(plan.experiments, folder / "runs", jobs, dask, retry, "cpu")
     if "table1" in what:
         out.print(reproduce.terminal_table(records))
     for path in reproduce.write(what, records, scale, folder, "tensorswitch " + " ".join(sys.argv[1:])):
         say(f"Written: {path}")
-    for missing in plans.left_out:
+    for missing in reproduce.left_out(plan, records):
         say(f"Left out: {missing}")
     _report_failures(records)
 

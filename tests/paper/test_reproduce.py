@@ -42,6 +42,19 @@ def test_a_second_time_nothing_is_run(smoke):
     assert {path: path.stat().st_mtime_ns for path in folder.glob("runs/*.json")} == before
 
 
+def test_what_there_is_can_be_shown_without_running(smoke, tmp_path):
+    (tmp_path / "runs").mkdir()
+    for path in smoke[0].glob("runs/*-ss-*.json"):
+        shutil.copy(path, tmp_path / "runs")
+    result = CliRunner().invoke(app, ["paper", "all", "--out", str(tmp_path), "--no-run"], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "experiments, which are not done" in result.output
+    assert not (tmp_path / "runs" / "running").exists()
+    assert {"table1.md", "figure2.png", "figure5.png", "report.html"} <= {p.name for p in tmp_path.iterdir()}
+    with pytest.raises(ValueError, match="has no results of figure4 yet; leave --no-run away"):
+        CliRunner().invoke(app, ["paper", "figure4", "--out", str(tmp_path / "empty"), "--no-run"], catch_exceptions=False)
+
+
 def test_commands_repeat_the_very_experiment(smoke):
     folder, _ = smoke
     for path in folder.glob("runs/*.json"):

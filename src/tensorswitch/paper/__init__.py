@@ -1,1 +1,5 @@
 """The paper's tables and figures."""
+
+
+class NoResultsError(ValueError):
+    """There is nothing to draw yet."""

@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from tensorswitch._figures import BLUE, COLOURS, GREEN, ORANGE, PURPLE, look
+from tensorswitch.paper import NoResultsError
 from tensorswitch.paper.table1 import NAMES
 from tensorswitch.sweep import Record
 
@@ -44,7 +45,7 @@ def draw(records: Iterable[Record]) -> Figure:
 
     both = pairs(records)
     if not both:
-        raise ValueError("there are no pairs of SS and TS CNNs among the results; run `tensorswitch paper figure4` first")
+        raise NoResultsError("there are no pairs of SS and TS CNNs among the results; run `tensorswitch paper figure4` first")
     with look():
         figure = Figure(figsize=(9.5, 4.2), layout="constrained")
         left, right = figure.subplots(1, 2)

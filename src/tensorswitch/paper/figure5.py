@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tensorswitch._figures import as_images, look, show_filter
+from tensorswitch.paper import NoResultsError
 from tensorswitch.paper.table1 import NAMES
 from tensorswitch.sweep import Record
 
@@ -31,7 +32,7 @@ def draw(records: Iterable[Record]) -> Figure:
             found[e.data, e.method] = record.result
     data = list(dict.fromkeys(d for d, _ in found))
     if not data:
-        raise ValueError("there are no networks of 16 units on pixels among the results; run `tensorswitch paper figure5` first")
+        raise NoResultsError("there are no networks of 16 units on pixels among the results; run `tensorswitch paper figure5` first")
     with look():
         figure = Figure(figsize=(9.5, 1.5 * len(data)), layout="constrained")
         figure.get_layout_engine().set(h_pad=0.02, hspace=0.02)  # type: ignore[union-attr, call-arg]

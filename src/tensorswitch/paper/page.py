@@ -12,7 +12,7 @@ from tensorswitch._live import title
 from tensorswitch._machine import describe
 from tensorswitch._page import figure_part, write_page
 from tensorswitch.experiments import Experiment
-from tensorswitch.paper import figure2, figure4, figure5, table1
+from tensorswitch.paper import NoResultsError, figure2, figure4, figure5, table1
 from tensorswitch.sweep import Record
 
 __all__ = ["command", "of_the_table", "write"]
@@ -39,7 +39,7 @@ def write(path: Path, records: list[Record], left_out: Iterable[str], what: str)
     for name, module in (("Figure 4", figure4), ("Figure 5", figure5)):
         try:
             figure = module.draw(records)
-        except ValueError:
+        except NoResultsError:
             continue
         parts.append(figure_part(name, embedded(figure, name), module.CAPTION))
     if missing := list(left_out):

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from rich.table import Table
 
 from tensorswitch._figures import save_figure
 from tensorswitch._files import make_folder
-from tensorswitch.paper import figure2, figure4, figure5, page, table1
+from tensorswitch.experiments import Experiment
+from tensorswitch.paper import NoResultsError, figure2, figure4, figure5, page, table1
 from tensorswitch.paper.grids import SCALES, Plan, plan
 from tensorswitch.sweep import Record, records_in
 
 PARTS = ("table1", "figure2", "figure4", "figure5")
 
-__all__ = ["PARTS", "plans", "terminal_table", "write"]
+__all__ = ["PARTS", "finished", "left_out", "plans", "terminal_table", "write"]
 
 
 def plans(what: Sequence[str], scale: str) -> Plan:
@@ -25,6 +28,18 @@ def plans(what: Sequence[str], scale: str) -> Plan:
     several = [(part, plan(part, scale)) for part in what if part != "figure2"]
     experiments = list({e.name: e for _, p in several for e in p.experiments}.values())
     return Plan(experiments, [f"{part}: {missing}" for part, p in several for missing in p.left_out])
+
+
+def finished(experiments: Sequence[Experiment], folder: Path) -> list[Record]:
+    """Those that have come to an end in an earlier run, on whatever data of their name."""
+    wanted = {e.name for e in experiments}
+    return [r for r in records_in(folder / "runs") if replace(r.experiment, fingerprint=None).name in wanted]
+
+
+def left_out(plan: Plan, records: Sequence[Record]) -> list[str]:
+    """In words: what the plan leaves out of the paper's experiments, and what of the plan is not done."""
+    missing = len(plan.experiments) - sum(r.error is None for r in records)
+    return [*plan.left_out, *([f"{missing} of {len(plan.experiments)} experiments, which are not done"] if missing else [])]
 
 
 def terminal_table(records: list[Record]) -> Table:
@@ -39,6 +54,8 @@ def write(what: list[str], records: list[Record], scale: str, folder: Path, comm
         paths += table1.save(table1.rows(page.of_the_table(records)), folder)
     for name, figure in (("figure2", figure2.draw), ("figure4", lambda: figure4.draw(records)), ("figure5", lambda: figure5.draw(records))):
         if name in what:
-            paths += save_figure(figure(), folder, name)
-    page.write(folder / "report.html", records_in(folder / "runs"), plans(PARTS, scale).left_out, command)
+            with nullcontext() if len(what) == 1 else suppress(NoResultsError):  # one of several may be missing
+                paths += save_figure(figure(), folder, name)
+    everything = plans(PARTS, scale)
+    page.write(folder / "report.html", records_in(folder / "runs"), left_out(everything, finished(everything.experiments, folder)), command)
     return [*paths, folder / "report.html"]
