@@ -426,7 +426,7 @@ def _paper(what: list[str], scale: str, folder: Path | None, jobs: int | None, d
         say(f"{len(plan.experiments)} experiments; results go to {folder}")
         records = _sweep(plan.experiments, folder / "runs", jobs, dask, retry, "cpu")
     if "table1" in what:
-        out.print(reproduce.terminal_table(records))
+        out.print(reproduce.terminal_table(records, out.width))
     for path in reproduce.write(what, records, scale, folder, "tensorswitch " + " ".join(sys.argv[1:])):
         say(f"Written: {path}")
     for missing in reproduce.left_out(plan, records):

@@ -83,6 +83,15 @@ def test_every_form_has_the_error_the_depth_the_paper_and_the_difference():
     assert "(43.74, −1.00)" in text
 
 
+def test_the_narrow_form_fits_into_eighty_columns():
+    records = [record(method=m, data=d, one=(0.5, 0.5), epochs=2) for d in published.DATA for m in published.ROWS if m != "rr"]
+    console = Console(record=True, width=80, file=io.StringIO())
+    console.print(table1.as_terminal(table1.rows(records), narrow=True))
+    text = console.export_text()
+    assert "…" not in text
+    assert text.count("50.00³⁺¹") == 6
+
+
 def test_latex_is_a_whole_tabular():
     text = table1.as_latex(table1.rows([record(data="my_data"), record("svm-ss", "my_data")]))
     assert text.startswith(r"\begin{tabular}{lrrr}")

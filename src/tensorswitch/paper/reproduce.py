@@ -16,6 +16,7 @@ from tensorswitch.paper import NoResultsError, figure2, figure4, figure5, page, 
 from tensorswitch.paper.grids import SCALES, Plan, plan
 from tensorswitch.sweep import Record, records_in
 
+WIDE = 120  # columns of a terminal in which the whole table has room
 PARTS = ("table1", "figure2", "figure4", "figure5")
 
 __all__ = ["PARTS", "finished", "left_out", "plans", "terminal_table", "write"]
@@ -42,8 +43,8 @@ def left_out(plan: Plan, records: Sequence[Record]) -> list[str]:
     return [*plan.left_out, *([f"{missing} of {len(plan.experiments)} experiments, which are not done"] if missing else [])]
 
 
-def terminal_table(records: list[Record]) -> Table:
-    return table1.as_terminal(table1.rows(page.of_the_table(records)))
+def terminal_table(records: list[Record], width: int) -> Table:
+    return table1.as_terminal(table1.rows(page.of_the_table(records)), narrow=width < WIDE)
 
 
 def write(what: list[str], records: list[Record], scale: str, folder: Path, command: str) -> list[Path]:

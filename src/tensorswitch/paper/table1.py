@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from rich.box import HEAVY_HEAD
 from rich.table import Table
 from rich.text import Text
 
@@ -170,14 +171,16 @@ def _against(entry: Entry) -> str:
     return "" if entry.paper is None else f"{entry.paper.error:.2f}, {entry.difference:+.2f}".replace("-", "−")
 
 
-def as_terminal(table: list[Row]) -> Table:
+def as_terminal(table: list[Row], narrow: bool = False) -> Table:
+    """Below each error the paper's value and the difference, one above the other where there is little room."""
     data = columns(table)
-    view = Table(title="Test error, %, with the depth; in brackets the paper's, and the difference")
-    view.add_column("")
+    title = "Test error, %, with the depth; below it the paper's, and the difference"
+    view = Table(title=title, box=None if narrow else HEAVY_HEAD, pad_edge=not narrow, padding=(0, 1))
+    view.add_column("", no_wrap=True)
     for d in data:
-        view.add_column(f"{NAMES.get(d, d)}\none pass", justify="right")
-        view.add_column("\nasymptotic", justify="right")
-    view.add_column("time\n(paper's)", justify="right")
+        view.add_column(f"{NAMES.get(d, d)}\none pass", justify="right", no_wrap=True)
+        view.add_column("\nin the end" if not narrow else "\nat end", justify="right", no_wrap=True)
+    view.add_column("time\n(paper)", justify="right", no_wrap=True)
     family = ""
     for row in table:
         if family and _family(row.method) != family:
@@ -190,9 +193,10 @@ def as_terminal(table: list[Row]) -> Table:
                 continue
             text = Text(f"{entry.error:.2f}{entry.depth.translate(SUPERSCRIPTS)}", style="bold" if entry.best else "")
             if entry.paper is not None:
-                text.append(f"\n({_against(entry)})", style="dim not bold")
+                against = _against(entry).replace(", ", "\n") if narrow else f"({_against(entry)})"
+                text.append(f"\n{against}", style="dim not bold")
             texts.append(text)
-        view.add_row(METHODS[row.method], *texts, _time_text(row))
+        view.add_row(METHODS[row.method].replace("TS ", "") if narrow else METHODS[row.method], *texts, _time_text(row).replace(" ", "\n"))
     return view
 
 
