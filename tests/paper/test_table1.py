@@ -54,6 +54,17 @@ def test_what_departs_from_the_protocol_is_said():
     assert row.asymptotic["svhn"].remark == ""
 
 
+def test_remarks_stand_below_the_table_in_every_form():
+    table = table1.rows([record(epochs=5, depth=2), record("ts-lrc", data="svhn")])
+    assert "10.00**<sup>2 a</sup>" in table1.as_markdown(table)
+    assert "<sup>a</sup> 5 epochs" in table1.as_markdown(table)
+    assert "<sup>b</sup> without extra images" in table1.as_markdown(table)
+    assert r"\textsuperscript{2 a}" in table1.as_latex(table)
+    assert r"{\scriptsize a: 5 epochs}" in table1.as_latex(table)
+    assert "5 epochs" in table1.as_html(table)
+    assert "a: 5 epochs" in table1.as_terminal(table).caption
+
+
 def test_time_is_a_mean_of_ratios_at_the_same_shape():
     records = [record(depth=1, seconds=1), record(depth=2, seconds=2), record("ts-lrc", depth=1, seconds=3), record("ts-lrc", depth=2, seconds=10)]
     ss, ts = table1.rows(records)

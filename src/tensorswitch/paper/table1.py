@@ -161,6 +161,12 @@ def _cells(row: Row, data: list[str]) -> list[Entry | None]:
     return [column.get(d) for d in data for column in (row.one_pass, row.asymptotic)]
 
 
+def _notes(table: list[Row]) -> dict[str, str]:
+    """A letter for each remark."""
+    remarks = dict.fromkeys(e.remark for row in table for e in _cells(row, columns(table)) if e is not None and e.remark)
+    return {remark: "abcdefgh"[i] for i, remark in enumerate(remarks)}
+
+
 def _time_text(row: Row) -> str:
     ours = "–" if math.isnan(row.time) else f"{row.time:.1f}"
     return f"{ours} ({published.TIME[row.method]:.1f})" if row.method in published.TIME else ours
@@ -175,12 +181,14 @@ def as_terminal(table: list[Row], narrow: bool = False) -> Table:
     """Below each error the paper's value and the difference, one above the other where there is little room."""
     data = columns(table)
     title = "Test error, %, with the depth; below it the paper's, and the difference"
-    view = Table(title=title, box=None if narrow else HEAVY_HEAD, pad_edge=not narrow, padding=(0, 1))
+    view = Table(title=title, box=None if narrow else HEAVY_HEAD, pad_edge=not narrow, padding=(0, 1, 0, 0) if narrow else (0, 1))
     view.add_column("", no_wrap=True)
     for d in data:
         view.add_column(f"{NAMES.get(d, d)}\none pass", justify="right", no_wrap=True)
         view.add_column("\nin the end" if not narrow else "\nat end", justify="right", no_wrap=True)
     view.add_column("time\n(paper)", justify="right", no_wrap=True)
+    notes = _notes(table)
+    view.caption = "\n".join(f"{letter}: {remark}" for remark, letter in notes.items())
     family = ""
     for row in table:
         if family and _family(row.method) != family:
@@ -191,7 +199,8 @@ def as_terminal(table: list[Row], narrow: bool = False) -> Table:
             if entry is None:
                 texts.append(Text(""))
                 continue
-            text = Text(f"{entry.error:.2f}{entry.depth.translate(SUPERSCRIPTS)}", style="bold" if entry.best else "")
+            mark = notes.get(entry.remark, "")
+            text = Text(f"{entry.error:.2f}{entry.depth.translate(SUPERSCRIPTS)}{mark}", style="bold" if entry.best else "")
             if entry.paper is not None:
                 against = _against(entry).replace(", ", "\n") if narrow else f"({_against(entry)})"
                 text.append(f"\n{against}", style="dim not bold")
@@ -203,7 +212,7 @@ def as_terminal(table: list[Row], narrow: bool = False) -> Table:
 def as_markdown(table: list[Row]) -> str:
     data = columns(table)
     head = ["method", *(f"{NAMES.get(d, d)}, {c}" for d in data for c in ("one pass", "asymptotic")), "time (paper)"]
-    lines = [head, ["---"] * len(head)]
+    lines, notes = [head, ["---"] * len(head)], _notes(table)
     for row in table:
         cells = []
         for entry in _cells(row, data):
@@ -212,9 +221,10 @@ def as_markdown(table: list[Row]) -> str:
                 continue
             error = f"**{entry.error:.2f}**" if entry.best else f"{entry.error:.2f}"
             against = f" ({_against(entry)})" if entry.paper is not None else ""
-            cells.append(f"{error}<sup>{entry.depth}</sup>{against}")
+            cells.append(f"{error}<sup>{entry.depth}{' ' + notes[entry.remark] if entry.remark else ''}</sup>{against}")
         lines.append([METHODS[row.method], *cells, _time_text(row)])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    below = "".join(f"\n<sup>{letter}</sup> {remark}  " for remark, letter in notes.items())
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n" + below + "\n" * bool(below)
 
 
 def as_latex(table: list[Row]) -> str:
@@ -223,6 +233,7 @@ def as_latex(table: list[Row]) -> str:
     lines = [rf"\begin{{tabular}}{{l{'rr' * len(data)}r}}", r"\toprule"]
     lines.append(" & ".join(["", *(rf"\multicolumn{{2}}{{c}}{{{_latex(NAMES.get(d, d))}}}" for d in data), "Time"]) + r" \\")
     lines.append(" & ".join(["", *("one pass & asymptotic" for _ in data), "(paper)"]) + r" \\")
+    notes = _notes(table)
     family = ""
     for row in table:
         if _family(row.method) != family:
@@ -235,9 +246,12 @@ def as_latex(table: list[Row]) -> str:
                 continue
             error = rf"\textbf{{{entry.error:.2f}}}" if entry.best else f"{entry.error:.2f}"
             against = "" if entry.paper is None else rf" {{\scriptsize ({entry.paper.error:.2f}, ${entry.difference:+.2f}$)}}"
-            cells.append(rf"{error}\textsuperscript{{{entry.depth}}}{against}")
+            mark = f" {notes[entry.remark]}" if entry.remark else ""
+            cells.append(rf"{error}\textsuperscript{{{entry.depth}{mark}}}{against}")
         lines.append(" & ".join([METHODS[row.method], *cells, _time_text(row).replace("–", "--")]) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+    across = 2 * len(data) + 2
+    below = [rf"\multicolumn{{{across}}}{{l}}{{\scriptsize {letter}: {_latex(remark)}}} \\" for remark, letter in notes.items()]
+    return "\n".join([*lines, r"\bottomrule", *below, r"\end{tabular}"]) + "\n"
 
 
 def as_html(table: list[Row]) -> str:
