@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint format bench clean
+.PHONY: demo test test-slow lint format bench results clean
 
 demo: $(READY)
 	$(BIN)/tensorswitch compare --data digits
@@ -26,6 +26,11 @@ format: $(READY)
 
 bench: $(READY)
 	for script in benchmarks/[a-z]*.py; do $(BIN)/python $$script || exit 1; done
+
+# Table, figures and report from the records in docs/results/runs, and the table into README; runs no experiment.
+results: $(READY)
+	$(BIN)/tensorswitch paper all --scale small --out docs/results --no-run
+	$(BIN)/python docs/fill_readme.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache dist

@@ -75,6 +75,7 @@ def _figures(comparison: Comparison) -> list[tuple[str, str, str]]:
 
 def _curves(results: list[tuple[str, Result]]) -> str:
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     by_epoch, by_time = figure.subplots(1, 2, sharey=True)
@@ -87,9 +88,10 @@ def _curves(results: list[tuple[str, Result]]) -> str:
     by_epoch.set(xlabel="epoch", ylabel="test error, %", yscale="log")
     by_epoch.xaxis.get_major_locator().set_params(integer=True)
     by_time.set(xlabel="seconds", xscale="log")
-    for axes in (by_epoch, by_time):
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_formatter("{x:g}")
+    for axis in (by_epoch.yaxis, by_time.xaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter(NullFormatter())
     by_epoch.legend(frameon=False, fontsize=9)
     return embedded(figure, "test error against epochs and seconds")
 

@@ -1,0 +1,41 @@
+"""What README says is true: its examples run, and its table is made from the results in the repository."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tensorswitch.paper import page, table1
+from tensorswitch.sweep import experiments_from_toml, records_in
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.S)
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_examples_run(number):
+    done = subprocess.run([sys.executable, "-W", "error", "-c", EXAMPLES[number]], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if "print" in EXAMPLES[number]:
+        assert float(done.stdout) > 0.9
+
+
+def test_the_grid_is_one(tmp_path):
+    (text,) = re.findall(r"```toml\n(.*?)```", README, re.S)
+    (tmp_path / "grid.toml").write_text(text)
+    assert len(experiments_from_toml(tmp_path / "grid.toml")) == 18
+
+
+def test_the_table_is_made_from_the_results():
+    table = table1.as_markdown(table1.rows(page.of_the_table(records_in(ROOT / "docs" / "results" / "runs"))))
+    assert table in README
+    assert table == (ROOT / "docs" / "results" / "table1.md").read_text(encoding="utf-8")
+
+
+def test_links_lead_somewhere():
+    for page_path in (ROOT / "README.md", ROOT / "docs" / "measured.md", ROOT / "docs" / "results" / "README.md"):
+        for link in re.findall(r"\]\(([^)#]+)\)", page_path.read_text(encoding="utf-8")):
+            assert link.startswith("http") or (page_path.parent / link).exists(), f"{page_path.name}: {link}"
