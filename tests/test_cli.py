@@ -131,6 +131,7 @@ def test_data_commands():
         (["sweep", "none.toml"], 1, "error: none.toml is not there"),
         (["run", "data=digits"], 1, "error: an experiment needs method"),
         (["run", "data=digits", "method"], 1, "error: settings are written NAME=VALUE; got method"),
+        (["paper", "figure3"], 1, "error: there are table1, figure2, figure4, figure5 and all; got 'figure3'"),
         (["paper", "table1", "--scale", "tiny"], 1, "error: scale must be one of smoke, small, full; got 'tiny'"),
     ],
 )

@@ -30,8 +30,6 @@ app = typer.Typer(
 )
 data_app = typer.Typer(no_args_is_help=True, help="Data sets: which there are, fetch them, look at one.")
 app.add_typer(data_app, name="data")
-paper_app = typer.Typer(no_args_is_help=True, help="The paper's table and figures, from the experiments they are made of.")
-app.add_typer(paper_app, name="paper")
 out, err = Console(markup=False, highlight=False), Console(stderr=True, markup=False, highlight=False)
 say = partial(out.print, soft_wrap=True)  # a path broken over lines is no path
 
@@ -370,64 +368,36 @@ def _sweep(experiments: Any, folder: Path, jobs: int | None, dask: str | None, r
         return run(experiments, folder, jobs=jobs, dask=dask, retry=retry, device=device, during=lambda state: live_table(state, err))
 
 
-Scale = Annotated[str, typer.Option(help="smoke (a minute, on the digits), small (hours on two cores) or full (the paper's whole grid).")]
-NoRun = Annotated[bool, typer.Option("--no-run", help="Take the results that are there, and run nothing.")]
-PaperFolder = Annotated[Path | None, typer.Option("--out", "-o", help="Where all goes, by default paper-SCALE; what is there is not done again.")]
-
-
-@paper_app.command("table1")
-def paper_table1(
-    scale: Scale = "smoke", folder: PaperFolder = None, jobs: Jobs = None, dask: Dask = None, retry: Retry = False, no_run: NoRun = False
+@app.command()
+def paper(
+    what: Annotated[str, typer.Argument(help="table1 (errors of every method), figure2 (kernels), figure4 (CNN pairs), figure5 (filters), or all.")],
+    scale: Annotated[
+        str, typer.Option(help="smoke (a minute, on the digits), small (hours on two cores) or full (the paper's whole grid).")
+    ] = "smoke",
+    folder: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where all goes, by default paper-SCALE; what is there is not done again.")
+    ] = None,
+    jobs: Jobs = None,
+    dask: Dask = None,
+    retry: Retry = False,
+    no_run: Annotated[bool, typer.Option("--no-run", help="Take the results that are there, and run nothing.")] = False,
 ) -> None:
-    """Error rates of SVMs, MLPs and CNNs, after one pass and in the end, beside the paper's."""
-    _paper(["table1"], scale, folder, jobs, dask, retry, no_run)
-
-
-@paper_app.command("figure2")
-def paper_figure2(scale: Scale = "smoke", folder: PaperFolder = None) -> None:
-    """The equivalent kernels against the angle; the same at every scale."""
-    _paper(["figure2"], scale, folder, None, None, False, True)
-
-
-@paper_app.command("figure4")
-def paper_figure4(
-    scale: Scale = "smoke", folder: PaperFolder = None, jobs: Jobs = None, dask: Dask = None, retry: Retry = False, no_run: NoRun = False
-) -> None:
-    """SS and TS CNNs in pairs: differences of their errors, and learning against time."""
-    _paper(["figure4"], scale, folder, jobs, dask, retry, no_run)
-
-
-@paper_app.command("figure5")
-def paper_figure5(
-    scale: Scale = "smoke", folder: PaperFolder = None, jobs: Jobs = None, dask: Dask = None, retry: Retry = False, no_run: NoRun = False
-) -> None:
-    """Filters learned by backpropagation and by inverted backpropagation."""
-    _paper(["figure5"], scale, folder, jobs, dask, retry, no_run)
-
-
-@paper_app.command("all")
-def paper_all(
-    scale: Scale = "smoke", folder: PaperFolder = None, jobs: Jobs = None, dask: Dask = None, retry: Retry = False, no_run: NoRun = False
-) -> None:
-    """The table, the figures, and a report with all of them."""
-    _paper(["table1", "figure2", "figure4", "figure5"], scale, folder, jobs, dask, retry, no_run)
-
-
-def _paper(what: list[str], scale: str, folder: Path | None, jobs: int | None, dask: str | None, retry: bool, no_run: bool) -> None:
+    """Reproduce a table or figure of the paper from the experiments it is made of, and write report.html."""
     from tensorswitch.paper import reproduce
 
-    plan = reproduce.plans(what, scale)
+    parts = reproduce.parts_of(what)
+    plan = reproduce.plans(parts, scale)
     folder = folder or Path(f"paper-{scale}")
-    if no_run:
+    if no_run or not plan.experiments:
         records = reproduce.finished(plan.experiments, folder)
         if plan.experiments and not records:
-            raise ValueError(f"{folder} has no results of {', '.join(what)} yet; leave --no-run away to make them")
+            raise ValueError(f"{folder} has no results of {what} yet; leave --no-run away to make them")
     else:
         say(f"{len(plan.experiments)} experiments; results go to {folder}")
         records = _sweep(plan.experiments, folder / "runs", jobs, dask, retry, "cpu")
-    if "table1" in what:
+    if "table1" in parts:
         out.print(reproduce.terminal_table(records, out.width))
-    for path in reproduce.write(what, records, scale, folder, "tensorswitch " + " ".join(sys.argv[1:])):
+    for path in reproduce.write(parts, records, scale, folder, "tensorswitch " + " ".join(sys.argv[1:])):
         say(f"Written: {path}")
     for missing in reproduce.left_out(plan, records):
         say(f"Left out: {missing}")

@@ -16,10 +16,16 @@ from tensorswitch.paper import NoResultsError, figure2, figure4, figure5, page, 
 from tensorswitch.paper.grids import SCALES, Plan, plan
 from tensorswitch.sweep import Record, records_in
 
-WIDE = 120  # columns of a terminal in which the whole table has room
 PARTS = ("table1", "figure2", "figure4", "figure5")
 
-__all__ = ["PARTS", "finished", "left_out", "plans", "terminal_table", "write"]
+__all__ = ["PARTS", "finished", "left_out", "parts_of", "plans", "terminal_table", "write"]
+
+
+def parts_of(what: str) -> Sequence[str]:
+    """The parts that a name stands for."""
+    if what not in (*PARTS, "all"):
+        raise ValueError(f"there are {', '.join(PARTS)} and all; got {what!r}")
+    return PARTS if what == "all" else (what,)
 
 
 def plans(what: Sequence[str], scale: str) -> Plan:
@@ -44,10 +50,11 @@ def left_out(plan: Plan, records: Sequence[Record]) -> list[str]:
 
 
 def terminal_table(records: list[Record], width: int) -> Table:
-    return table1.as_terminal(table1.rows(page.of_the_table(records)), narrow=width < WIDE)
+    rows = table1.rows(page.of_the_table(records))
+    return table1.as_terminal(rows, narrow=width < 24 + 36 * len(table1.columns(rows)))
 
 
-def write(what: list[str], records: list[Record], scale: str, folder: Path, command: str) -> list[Path]:
+def write(what: Sequence[str], records: list[Record], scale: str, folder: Path, command: str) -> list[Path]:
     """The files of each part, and ``report.html`` with all that the folder has by now."""
     make_folder(folder)
     paths = []
