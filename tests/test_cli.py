@@ -41,7 +41,7 @@ def test_train_then_predict(folder):
     printed = run("train", *QUICK, "--out", "a").output
     error = re.search(r"([\d.]+) % at epoch (\d)", printed)
     assert error is not None
-    assert sorted(p.name for p in (folder / "a").iterdir()) == [
+    assert sorted(p.name for p in (folder / "a").glob("[!.]*")) == [
         "best.safetensors", "checkpoint.safetensors", "history.csv", "history.json", "model.safetensors",
     ]  # fmt: skip
     assert load_model(folder / "a" / "model.safetensors").description["kind"] == "ts-lrc"
@@ -130,6 +130,9 @@ def test_data_commands():
         (["compare", "--seed", "-1"], 1, "error: seed must be a whole number"),
         (["sweep", "none.toml"], 1, "error: none.toml is not there"),
         (["run", "data=digits"], 1, "error: an experiment needs method"),
+        (["run", "data=digits", "method=ss", "depth=1", "depth=2"], 1, "error: each setting may be given once; got data method depth depth"),
+        (["run", "data=5", "method=ss"], 1, "error: '5' is neither a data set known by name"),
+        (["compare", "--methods", ","], 1, "error: no methods are named; known are svm-ss"),
         (["run", "data=digits", "method"], 1, "error: settings are written NAME=VALUE; got method"),
         (["paper", "figure3"], 1, "error: there are table1, figure2, figure4, figure5 and all; got 'figure3'"),
         (["paper", "table1", "--scale", "tiny"], 1, "error: scale must be one of smoke, small, full; got 'tiny'"),
@@ -250,6 +253,37 @@ def test_train_says_by_what_the_best_is_and_what_was_done_before(folder):
         run("train", *QUICK, "--epochs", "3", "--out", "b")
 
 
+def test_one_method_that_fails_does_not_stop_the_others_and_few_wide_rows_do(folder):
+    """Constant inputs, which no principal components or ridge can make sense of; and more features than rows."""
+    np.savez(folder / "constant.npz", x=np.ones((40, 3), np.float32), y=np.arange(40) % 2)
+    assert "MLP TS LRC" in run("compare", "--data", "constant.npz", *QUICK, "--methods", "rr,ts-lrc", "--out", "c").output
+    np.savez(folder / "wide.npz", x=np.random.default_rng(0).normal(size=(60, 300)).astype(np.float32), y=np.arange(60) % 2)
+    assert run("compare", "--data", "wide.npz", *QUICK, "--methods", "ss", "--out", "w").exit_code == 0
+
+
+def test_labels_spelt_otherwise_are_the_same(folder):
+    x = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    for name, labels in (
+        ("whole", np.arange(60) % 2),
+        ("float", (np.arange(60) % 2).astype(float)),
+        ("words", np.array(["a", "b"])[np.arange(60) % 2]),
+    ):
+        np.savez(folder / f"{name}.npz", x=x, y=labels)
+    run("train", "--data", "whole.npz", *QUICK, "--out", "a")
+    numbers, floats = (run("predict", "a", f"{name}.npz").output.split("error")[1] for name in ("whole", "float"))
+    assert numbers == floats
+    assert "the model does not know the classes a, b" in run("predict", "a", "words.npz").output
+
+
+def test_the_result_of_a_sweep_names_what_was_varied(folder):
+    (folder / "g.toml").write_text('data = "digits"\nmethod = "ss"\nwidth = [4, 8]\nlr = [0.01, 0.1]\n')
+    printed = run("sweep", "g.toml", "--jobs", "1").output
+    assert "width" in printed
+    assert "lr" in printed
+    (path,) = re.findall(r"Result: (.*)", printed)
+    assert (folder / path).exists()
+
+
 def test_ctrl_c_while_data_are_read(monkeypatch):
     from tensorswitch import data
 
@@ -268,6 +302,7 @@ def test_names_with_brackets_are_printed_as_they_are(folder):
 
 
 def test_a_method_that_diverges_does_not_stop_the_others(folder):
-    printed = " ".join(run("compare", *QUICK, "--lr", "1e30", "--methods", "ss,rr", "--out", "c").output.split())
-    assert "diverged" in printed
+    result = run("compare", *QUICK, "--lr", "1e30", "--methods", "ss,rr", "--out", "c")
+    assert "DivergedError: the loss is not finite in epoch 1" in " ".join(result.output.split())
+    assert result.exit_code == 1
     assert (folder / "c" / "report.html").exists()

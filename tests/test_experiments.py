@@ -60,6 +60,23 @@ def test_names_tell_different_settings_apart_and_no_others():
     assert again.name == base.name
 
 
+def test_whole_numbers_and_fractions_of_the_same_value_are_one_setting():
+    assert Experiment(method="ss", **{**QUICK, "lr": 1}).name == Experiment(method="ss", **{**QUICK, "lr": 1.0}).name
+
+
+def test_data_may_be_moved(tmp_path, monkeypatch):
+    """Fingerprints tell them; paths are made whole, so that processes elsewhere find them."""
+    names = set()
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        np.savez(tmp_path / folder / "d.npz", x=np.random.default_rng(0).normal(size=(50, 3)), y=np.arange(50) % 2)
+        monkeypatch.chdir(tmp_path / folder)
+        (bound,) = with_fingerprints([Experiment(data="d.npz", method="ss")])
+        assert bound.data == str(tmp_path / folder / "d.npz")
+        names.add(bound.name)
+    assert len(names) == 1
+
+
 def test_fingerprints_bind_to_the_data():
     (bound,) = with_fingerprints([Experiment(method="ss", **QUICK)])
     assert bound.fingerprint == load("digits").fingerprint
@@ -84,6 +101,8 @@ def test_every_method_has_a_family():
         ({"data": "digits", "method": "ss", "lr": "fast"}, "lr must be a finite number above 0, got 'fast'"),
         ({"data": "digits", "method": "ss", "momentum": float("inf")}, "momentum must be a finite number of at least 0"),
         ({"data": "digits", "method": "ss", "seed": -1}, "seed must be a whole number"),
+        ({"data": 5, "method": "ss"}, "data must be a name or a path, got 5"),
+        ({"data": "digits", "method": "ss", "extra": "no"}, "extra must be true or false, got 'no'"),
         ({"data": "digits", "method": "svm-ts", "Cs": []}, "Cs must not be empty"),
         ({"data": "digits", "method": "svm-ts", "depths": [0]}, r"depths\[0\] must be a positive integer"),
         ({"data": "digits", "method": "cnn-ss", "convolutions": [1], "channels": [4, 4]}, "must have a number for each block"),

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tensorswitch.paper import page, table1
-from tensorswitch.sweep import experiments_from_toml, records_in
+from tensorswitch.records import records_in
+from tensorswitch.sweep import experiments_from_toml
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -1,6 +1,7 @@
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from rich.console import Console
 
 from tensorswitch._live import best_of, clock, counts, live_table, title
 from tensorswitch.experiments import Experiment, with_fingerprints
-from tensorswitch.sweep import RUNNING, Record, Sweep, experiments_from_toml, run_one, sweep
+from tensorswitch.records import RUNNING, Record, run_one
+from tensorswitch.sweep import Sweep, experiments_from_toml, sweep
 
 pytestmark = pytest.mark.xdist_group("sweeps")  # one worker, so that what they share is made once
 QUICK = {"data": "digits", "width": 16, "lr": 1e-2, "batch_size": 32}
@@ -74,7 +76,7 @@ def test_results_are_files_named_by_settings_and_are_not_made_twice(tmp_path):
     times = [f.stat().st_mtime_ns for f in files]
     assert errors(sweep([*experiments, *experiments], tmp_path)) == errors(records)
     assert [f.stat().st_mtime_ns for f in files] == times
-    assert not list((tmp_path / RUNNING).iterdir())
+    assert not [path for path in (tmp_path / RUNNING).iterdir() if path.is_dir()]
     content = json.loads(files[0].read_text(), parse_constant=pytest.fail)  # no NaN, which JSON does not have
     assert {"torch", "machine", "threads", "date"} <= content["made"].keys()
 
@@ -117,25 +119,42 @@ def test_a_worker_that_dies_is_replaced(tmp_path, undisturbed):
     assert errors(Sweep(with_fingerprints(LONG), tmp_path / "runs").records()) == undisturbed
 
 
-def test_one_that_kills_its_worker_again_and_again_is_given_up(tmp_path, monkeypatch):
-    import joblib
+def test_one_that_kills_its_process_is_given_up_and_its_neighbours_are_not(tmp_path, monkeypatch):
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     from tensorswitch import sweep as module
 
-    class TerminatedWorkerError(Exception):
-        """As loky calls it."""
+    culprit, *innocent = with_fingerprints(LONG)
 
-    def die(tasks):
-        """Every worker dies at its first task, as where memory is short."""
-        _, (experiment, folder, *_), _ = next(iter(tasks))
-        place = folder / RUNNING / experiment.name
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "state.json").write_text("{}")
-        raise TerminatedWorkerError
+    def run(experiments, folder, **_):
+        """As loky does: where a process dies, the others are ended too."""
+        for experiment in experiments[:2]:
+            place = folder / RUNNING / experiment.name
+            place.mkdir(parents=True, exist_ok=True)
+            (place / "state.json").write_text("{}")
+        if culprit in experiments:
+            raise TerminatedWorkerError
+        for experiment in experiments:
+            run_one(replace(experiment, epochs=1), folder)
+            shutil.copy(folder / f"{replace(experiment, epochs=1).name}.json", folder / f"{experiment.name}.json")
 
-    monkeypatch.setattr(joblib, "Parallel", lambda *_, **__: die)
-    records = module.sweep(LONG[:2], tmp_path, jobs=1)
-    assert [r.error for r in records] == ["the process died 2 times, as it does where memory runs out"] * 2
+    monkeypatch.setattr(module, "_on_processes", run)
+    records = {r.experiment.seed: r.error for r in module.sweep(LONG, tmp_path, jobs=2)}
+    assert records.pop(culprit.seed) == "the process died 2 times, as it does where memory runs out"
+    assert len(records) == len(innocent)
+    assert set(records.values()) == {None}
+
+
+def test_processes_without_their_sweep_end_and_do_not_spoil_the_next(tmp_path, undisturbed):
+    """Only the sweep itself is killed; the same command is given at once."""
+    process = start(tmp_path)
+    wait_for(lambda: under_way(tmp_path) or process.poll())
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.wait()
+    assert errors(sweep(LONG, tmp_path / "runs", jobs=1)) == undisturbed
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert not alive
 
 
 def test_on_a_dask_cluster_of_which_a_worker_is_killed(tmp_path, undisturbed):
@@ -155,10 +174,39 @@ def test_on_a_dask_cluster_of_which_a_worker_is_killed(tmp_path, undisturbed):
     assert errors(results) == undisturbed
 
 
+def test_a_small_cluster_does_the_work_itself_and_elsewhere(tmp_path, monkeypatch):
+    """One worker with one thread, in another folder than the sweep, which names its own by a relative path."""
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.chdir(tmp_path)
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, local_directory=str(tmp_path / "dask")) as cluster:
+        with distributed.Client(cluster) as client:
+            client.run(os.chdir, "/")
+        (record,) = sweep([Experiment(method="ss", **QUICK)], Path("here"), dask=cluster.scheduler_address)
+    assert record.error is None
+    assert (tmp_path / "here" / f"{record.experiment.name}.json").exists()
+
+
+def test_a_failure_keeps_its_checkpoints(tmp_path, monkeypatch):
+    from tensorswitch import training
+
+    (experiment,) = with_fingerprints(LONG[:1])
+    write, calls = training.write_text, []
+
+    def full(path, text):
+        calls.append(path)
+        if len(calls) > 10:
+            raise OSError("No space left on device")
+        write(path, text)
+
+    monkeypatch.setattr(training, "write_text", full)
+    assert "No space left" in run_one(experiment, tmp_path).error
+    assert (tmp_path / RUNNING / experiment.name / "checkpoint.safetensors").exists()
+
+
 def test_two_sweeps_do_not_share_a_folder(tmp_path):
     from filelock import FileLock
 
-    with FileLock(tmp_path / ".lock"), pytest.raises(ValueError, match="another sweep is at work in"):
+    with FileLock(tmp_path / ".lock"), pytest.raises(ValueError, match="another run is at work in"):
         sweep(LONG, tmp_path)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import io
 import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +21,14 @@ if TYPE_CHECKING:
 # Colours that stay apart in the common kinds of colour blindness (Okabe and Ito).
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#666666"
 COLOURS = {"ss": GREY, "ts-lrc": BLUE, "ts-ibp-lrc": ORANGE, "ts-ibp": GREEN, "cnn-ss": GREY, "cnn-ts-lrc": BLUE, "cnn-ts-ibp-lrc": ORANGE}
+
+
+def can_draw() -> bool:
+    """Whether matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+MISSING = "figures are drawn with matplotlib, which is not installed: pip install 'tensorswitch[plots]'"
 
 
 def look() -> AbstractContextManager[None]:
@@ -46,15 +56,17 @@ def embedded(figure: Figure, alt: str) -> str:
     return f'<img alt="{alt}" src="data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}">'
 
 
-def as_images(filters: list[list[float]] | None) -> np.ndarray | None:
-    """Weights as square pictures (units, height, width, channels) of one or three channels, if that is what they are."""
+def as_images(filters: list[list[float]] | None, shape: Sequence[int] | None = None) -> np.ndarray | None:
+    """Weights as pictures (units, height, width, channels) of one or three channels, if that is what they are; without a shape, as square ones."""
     if not filters:
         return None
-    for channels in (1, 3):
-        side = math.isqrt(len(filters[0]) // channels)
-        if channels * side * side == len(filters[0]) and side > 1:
-            return np.array(filters).reshape(-1, channels, side, side).transpose(0, 2, 3, 1)
-    return None
+    weights = np.array(filters)
+    if shape is None:
+        sides = {channels: math.isqrt(weights.shape[1] // channels) for channels in (1, 3)}
+        shape = next(([c, side, side] for c, side in sides.items() if c * side * side == weights.shape[1] and side > 1), None)
+    if shape is None or shape[0] not in (1, 3) or math.prod(shape) != weights.shape[1]:
+        return None
+    return weights.reshape(-1, *shape).transpose(0, 2, 3, 1)
 
 
 def show_filter(axes: Any, image: np.ndarray) -> None:

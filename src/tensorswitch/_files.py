@@ -21,6 +21,18 @@ def make_folder(path: Path) -> None:
 
 
 @contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Open for one process at a time; it ends with the process, however that ends."""
+    from filelock import FileLock, Timeout
+
+    try:
+        with FileLock(folder / ".lock", timeout=0):
+            yield
+    except Timeout:
+        raise ValueError(f"another run is at work in {folder}; wait for it, or use another folder") from None
+
+
+@contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """Write to the path it gives; that file takes the place of ``path`` once it is complete and on the disk, or is gone if anything fails."""
     path = Path(path)

@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tensorswitch.experiments import METHODS, Experiment
-from tensorswitch.sweep import Record, Sweep
+from tensorswitch.records import Record
+from tensorswitch.sweep import Sweep
 
 
 @contextmanager
@@ -36,6 +37,8 @@ def live_table(sweep: Sweep, console: Console) -> Iterator[None]:
 def counts(sweep: Sweep, seconds_left: float = math.nan) -> str:
     """ "12 done, 1 failed, 2 running, 30 to go"."""
     records, running = sweep.records(), sweep.running()
+    ended = {r.experiment.name for r in records}
+    running = [(e, state) for e, state in running if e.name not in ended]
     failed = sum(r.error is not None for r in records)
     parts = [f"{len(records) - failed} done"] + [f"{failed} failed"] * bool(failed) + [f"{len(running)} running"] * bool(running)
     parts.append(f"{len(sweep.experiments) - len(records) - len(running)} to go")
@@ -61,14 +64,15 @@ def title(experiment: Experiment) -> str:
 
 def best_of(records: list[Record]) -> dict[tuple[str, str], Record]:
     """For each data set and method the record of least validation error."""
-    best: dict[tuple[str, str], Record] = {}
+    best: dict[tuple[str, str], tuple[float, Record]] = {}
     for record in records:
         if record.result is None:
             continue
-        key = (record.experiment.data, record.experiment.method)
-        if key not in best or record.result.best_validation < best[key].result.best_validation:  # type: ignore[union-attr]
-            best[key] = record
-    return best
+        key, error = (record.experiment.data, record.experiment.method), record.result.best_validation
+        error = math.inf if math.isnan(error) else error
+        if key not in best or error < best[key][0]:
+            best[key] = (error, record)
+    return {key: record for key, (_, record) in best.items()}
 
 
 def clock(seconds: float) -> str:

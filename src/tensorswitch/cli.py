@@ -5,10 +5,11 @@ from __future__ import annotations
 import atexit
 import csv
 import os
+import shlex
 import sys
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,7 +23,7 @@ from rich.table import Table
 
 import tensorswitch
 from tensorswitch import data as datasets
-from tensorswitch._files import make_folder, replacing
+from tensorswitch._files import make_folder, only_one, replacing
 from tensorswitch.data import Dataset, Preparation
 
 app = typer.Typer(
@@ -30,7 +31,8 @@ app = typer.Typer(
 )
 data_app = typer.Typer(no_args_is_help=True, help="Data sets: which there are, fetch them, look at one.")
 app.add_typer(data_app, name="data")
-out, err = Console(markup=False, highlight=False), Console(stderr=True, markup=False, highlight=False)
+out = Console(markup=False, highlight=False, emoji=False)
+err = Console(stderr=True, markup=False, highlight=False, emoji=False)
 say = partial(out.print, soft_wrap=True)  # a path broken over lines is no path
 
 Data = Annotated[str, typer.Option("--data", "-d", help="A data set by name (see `tensorswitch data list`), or the path of your own.")]
@@ -124,8 +126,9 @@ def compare(
     for row in cells(result):
         table.add_row(*row)
     out.print(table)
-    write_report(result, folder / "report.html", "tensorswitch " + " ".join(sys.argv[1:]))
+    write_report(result, folder / "report.html", shlex.join(["tensorswitch", *sys.argv[1:]]))
     say(f"Curves and filters: {folder / 'report.html'}")
+    _report_failures(result.records)
 
 
 def _from_toml(context: typer.Context, path: Path | None) -> Path | None:
@@ -205,7 +208,8 @@ def train(
     notes = {"data": content.fingerprint, "components": components or None, "seed": seed, **settings, **network.description}
     parts: dict[str, Any] = {"validation": rows[1], "test": rows[2]}
     keep: dict[str, Any] = {"folder": folder, "notes": notes, "tensorboard": tensorboard}
-    with _stoppable(folder):
+    make_folder(folder)
+    with only_one(folder) if first else nullcontext(), _stoppable(folder):
         history = run(learner, rows[0], epochs=epochs, patience=patience, progress=True, **parts, **keep)
     if not first:
         return
@@ -264,6 +268,8 @@ def predict(
     probabilities = Learner(network).outputs(torch.from_numpy(inputs)).softmax(1).numpy()
     found = probabilities.argmax(1)
     if labels is not None:
+        if unknown := sorted({*labels} - {*names}):
+            err.print(f"note: the model does not know the classes {', '.join(unknown)} of {data}; their rows count as errors", soft_wrap=True)
         error = float(np.mean(np.array(names)[found] != labels))
         say(f"{len(found)} test rows of {data}: error {100 * error:.2f} %")
     if target is not None:
@@ -305,19 +311,31 @@ def sweep(
     device: Annotated[str, typer.Option(help="Where torch computes.")] = "cpu",
 ) -> None:
     """Run a grid of experiments; each leaves a result file, and a sweep that was stopped goes on where it was."""
-    from tensorswitch._live import best_of, title
+    from tensorswitch._live import best_of
+    from tensorswitch.experiments import METHODS, Experiment
     from tensorswitch.sweep import experiments_from_toml
 
-    records = _sweep(experiments_from_toml(file), folder or Path(file.stem), jobs, dask, retry, device)
-    table = Table("best by validation", "settings", "one pass, %", "best, %")
-    for record in best_of(records).values():
-        result = record.result
+    experiments = experiments_from_toml(file)
+    folder = folder or Path(file.stem)
+    records = _sweep(experiments, folder, jobs, dask, retry, device)
+    varied = [n for n in Experiment.__dataclass_fields__ if len({repr(getattr(e, n)) for e in experiments}) > 1 and n not in ("data", "method")]
+    table = Table("best by validation", *varied, "one pass, %", "best, %")
+    best = list(best_of(records).values())
+    for record in best:
+        e, result = record.experiment, record.result
         assert result is not None
+        values = [_setting(getattr(e, n)) if n in e.settings_names else "" for n in varied]
         table.add_row(
-            title(record.experiment), record.experiment.name, *(f"{100 * v:.2f}" if v == v else "–" for v in (result.one_pass, result.best))
+            f"{Path(e.data).stem}, {METHODS[e.method]}", *values, *(f"{100 * v:.2f}" if v == v else "–" for v in (result.one_pass, result.best))
         )
     out.print(table)
+    for record in best:
+        say(f"Result: {folder / record.experiment.name}.json")
     _report_failures(records)
+
+
+def _setting(value: Any) -> str:
+    return ", ".join(map(_setting, value)) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 @app.command("run")
@@ -332,7 +350,10 @@ def run_experiment(
     pairs = [setting.split("=", 1) for setting in settings]
     if wrong := [p[0] for p in pairs if len(p) != 2]:
         raise ValueError(f"settings are written NAME=VALUE; got {', '.join(wrong)}")
-    experiment = Experiment.from_settings({name: _toml_value(value) for name, value in pairs})
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError(f"each setting may be given once; got {' '.join(name for name, _ in pairs)}")
+    given = {name: value if name in ("data", "method") else _toml_value(value) for name, value in pairs}
+    experiment = Experiment.from_settings(given)
     (record,) = _sweep([experiment], folder, 1, None, True, device)
     _report_failures([record])
     result = record.result
@@ -383,10 +404,13 @@ def paper(
     no_run: Annotated[bool, typer.Option("--no-run", help="Take the results that are there, and run nothing.")] = False,
 ) -> None:
     """Reproduce a table or figure of the paper from the experiments it is made of, and write report.html."""
+    from tensorswitch._figures import MISSING, can_draw
     from tensorswitch.paper import reproduce
 
     parts = reproduce.parts_of(what)
     plan = reproduce.plans(parts, scale)
+    if what != "table1" and not can_draw():
+        raise ValueError(MISSING)
     folder = folder or Path(f"paper-{scale}")
     if no_run or not plan.experiments:
         records = reproduce.finished(plan.experiments, folder)
@@ -395,13 +419,14 @@ def paper(
     else:
         say(f"{len(plan.experiments)} experiments; results go to {folder}")
         records = _sweep(plan.experiments, folder / "runs", jobs, dask, retry, "cpu")
+    failed = [r for r in records if r.error is not None]
     if "table1" in parts:
         out.print(reproduce.terminal_table(records, out.width))
-    for path in reproduce.write(parts, records, scale, folder, "tensorswitch " + " ".join(sys.argv[1:])):
+    for path in reproduce.write(parts, records, scale, folder, shlex.join(["tensorswitch", *sys.argv[1:]])):
         say(f"Written: {path}")
     for missing in reproduce.left_out(plan, records):
         say(f"Left out: {missing}")
-    _report_failures(records)
+    _report_failures(failed)
 
 
 @data_app.command("list")
@@ -445,7 +470,7 @@ def main() -> None:
     """Errors are one line with what to do; tracebacks only with --debug."""
     from tensorswitch.training import DivergedError
 
-    known: Any = (ValueError, TypeError, OSError, MemoryError, RuntimeError, AssertionError, DivergedError)
+    known: Any = (ValueError, TypeError, OSError, ImportError, MemoryError, RuntimeError, AssertionError, DivergedError)
     try:
         app()
     except KeyboardInterrupt:

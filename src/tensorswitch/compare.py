@@ -12,11 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tensorswitch._files import make_folder
+from tensorswitch._files import make_folder, only_one
 from tensorswitch.data import Dataset
 from tensorswitch.experiments import Experiment, Result, remember
-from tensorswitch.sweep import Record, run_one
-from tensorswitch.training import DivergedError
+from tensorswitch.records import Record, run_one
 
 __all__ = ["COMPARED", "Comparison", "Settings", "compare"]
 
@@ -46,14 +45,14 @@ class Settings:
     @classmethod
     def for_data(cls, data: Dataset, **given: Any) -> Settings:
         small = len(data.train_images) < SMALL
-        features = math.prod(data.train_images.shape[1:])
+        features, rows = math.prod(data.train_images.shape[1:]), len(data.train_images)
         fitting = {
             "depth": 2,
             "width": 64 if small else 256,
             "epochs": 20 if small else 10,
             "lr": 1e-2 if small else 1e-3,
             "batch_size": 32 if small else 128,
-            "components": None if features <= 128 else 64,
+            "components": None if features <= 128 else min(64, rows - rows // 5),
             "seed": 0,
         }
         chosen = {**fitting, **{key: value for key, value in given.items() if value is not None}}
@@ -83,7 +82,7 @@ class Comparison:
     @property
     def results(self) -> list[tuple[str, Result]]:
         """By method; one that failed has no errors, and a note that says why."""
-        return [(r.experiment.method, r.result or Result(r.experiment.depth, math.nan, note=f"diverged ({r.error})")) for r in self.records]
+        return [(r.experiment.method, r.result or Result(r.experiment.depth, math.nan, note=f"failed: {r.error}")) for r in self.records]
 
     def relative_time(self, result: Result) -> float:
         """Seconds against an epoch of the SS network."""
@@ -100,18 +99,21 @@ def compare(
     experiments = [settings.experiment(method, name or data.name, data) for method in check_methods(methods)]
     remember(data)
     records = []
-    for experiment in experiments:
-        method = experiment.method
-        tell(method, 0, 1, "")
-        record = run_one(experiment, folder, partial(tell, method), may_fail=DivergedError, filters=True)
-        best = math.nan if record.result is None else record.result.best
-        tell(method, 1, 1, "diverged" if math.isnan(best) else f"test error {100 * best:.2f} %")
-        records.append(record)
+    with only_one(folder):
+        for experiment in experiments:
+            method = experiment.method
+            tell(method, 0, 1, "")
+            record = run_one(experiment, folder, partial(tell, method), filters=True)
+            best = math.nan if record.result is None else record.result.best
+            tell(method, 1, 1, "failed" if math.isnan(best) else f"test error {100 * best:.2f} %")
+            records.append(record)
     return Comparison(data.name, data.train_images.shape[1:], settings, records)
 
 
 def check_methods(methods: Iterable[str]) -> list[str]:
-    chosen = list(methods)
+    chosen = list(dict.fromkeys(m for m in methods if m))
+    if not chosen:
+        raise ValueError(f"no methods are named; known are {', '.join(COMPARED)}")
     if unknown := [m for m in chosen if m not in COMPARED]:
         raise ValueError(f"unknown methods {', '.join(unknown)}; known are {', '.join(COMPARED)}")
     return chosen

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from tensorswitch._checks import check_above_zero, check_number, check_positive
-from tensorswitch.data import Dataset, Split, load
+from tensorswitch.data import NAMES, Dataset, Split, load
 from tensorswitch.estimators import TSKernelSVC, kernel_svc_grid
 from tensorswitch.history import Epoch
 from tensorswitch.models import Network, cnn, mlp
@@ -89,6 +89,10 @@ class Experiment:
     fingerprint: str | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.data, str):
+            raise ValueError(f"data must be a name or a path, got {self.data!r}")
+        if not isinstance(self.extra, bool):
+            raise ValueError(f"extra must be true or false, got {self.extra!r}")
         if self.method not in METHODS:
             raise ValueError(f"unknown method {self.method!r}; known are {', '.join(METHODS)}")
         for name in ("convolutions", "channels", "depths", "Cs", "alphas"):
@@ -105,6 +109,10 @@ class Experiment:
                 check_positive(**{name: getattr(self, name)})
         check_above_zero(lr=self.lr, tol=self.tol, **{f"{name}[{i}]": v for name in ("Cs", "alphas") for i, v in enumerate(getattr(self, name))})
         check_number(momentum=self.momentum, weight_decay=self.weight_decay)
+        for name in ("lr", "tol", "momentum", "weight_decay"):  # 1 and 1.0 are the same setting
+            object.__setattr__(self, name, float(getattr(self, name)))
+        for name in ("Cs", "alphas"):
+            object.__setattr__(self, name, tuple(map(float, getattr(self, name))))
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must be a whole number, at least 0 and below 2^63, got {self.seed!r}")
         if self.family == "cnn" and len(self.convolutions) != len(self.channels):
@@ -149,8 +157,9 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """Short, and different for every different experiment."""
-        digest = hashlib.blake2b(json.dumps(self.settings, sort_keys=True).encode(), digest_size=6).hexdigest()
+        """Short, and different for every different experiment; it does not matter where data with a fingerprint lie."""
+        settings = {**self.settings, "data": Path(self.data).name if self.fingerprint else self.data}
+        digest = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=6).hexdigest()
         return f"{Path(self.data).stem}-{self.method}-{digest}"
 
 
@@ -167,6 +176,7 @@ class Result:
     best_epoch: int | None = None
     epochs: list[dict[str, Any]] = field(default_factory=list)
     filters: list[list[float]] | None = None  # of hidden units, in pixels
+    filter_shape: list[int] | None = None  # channels, height, width
     note: str = ""
 
 
@@ -185,7 +195,7 @@ def run(experiment: Experiment, folder: Path | None = None, watch: Watch | None 
 
 
 def with_fingerprints(experiments: Iterable[Experiment]) -> list[Experiment]:
-    """The same, bound to the data that are there now."""
+    """The same, bound to the data that are there now, and with whole paths, so that processes elsewhere find them."""
     found: dict[tuple[str, bool], str] = {}
     bound = []
     for experiment in experiments:
@@ -194,7 +204,8 @@ def with_fingerprints(experiments: Iterable[Experiment]) -> list[Experiment]:
             data = load(experiment.data, extra=experiment.extra)
             found[key] = data.fingerprint
             remember(data)
-        bound.append(replace(experiment, fingerprint=found[key]))
+        place = experiment.data if experiment.data in NAMES else str(Path(experiment.data).resolve())
+        bound.append(replace(experiment, data=place, fingerprint=found[key]))
     return bound
 
 
@@ -254,6 +265,7 @@ def _network(experiment: Experiment, split: Split, classes: int, folder: Path | 
         best.epoch,
         [asdict(e) for e in history.epochs],
         _filters(network, split) if filters else None,
+        list(split.preparation.mean.shape) if split.preparation.mean.ndim == 3 else None,
     )
 
 
@@ -274,7 +286,7 @@ def _ridge(experiment: Experiment, split: Split, classes: int) -> Result:
     x, y = torch.from_numpy(split.train), torch.from_numpy(split.train_labels)
     targets = 2 * torch.nn.functional.one_hot(y, classes).to(x.dtype) - 1
     start = time.perf_counter()
-    mean = mean_diagonal(x, deep_gates(x, gate_weights))
+    mean = mean_diagonal(x, deep_gates(x, gate_weights)) or 1.0  # inputs that are all zero have none
     solution = solve_ridge(x, targets, gate_weights, [a * mean for a in experiment.alphas], tol=experiment.tol)
     seconds = time.perf_counter() - start
 

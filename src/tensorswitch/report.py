@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorswitch._figures import COLOURS, as_images, embedded, look, show_filter
+from tensorswitch._figures import COLOURS, MISSING, as_images, can_draw, embedded, look, show_filter
 from tensorswitch._machine import describe, today
 from tensorswitch._page import figure_part, write_page
 from tensorswitch.compare import Comparison
@@ -57,17 +57,15 @@ def write_report(comparison: Comparison, path: Path, command: str) -> None:
 
 
 def _figures(comparison: Comparison) -> list[tuple[str, str, str]]:
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        return [("Figures", "They are drawn with matplotlib, which is not installed: pip install 'tensorswitch[plots]'", "")]
+    if not can_draw():
+        return [("Figures", MISSING.capitalize(), "")]
     figures = []
     curves = [(method, r) for method, r in comparison.results if r.epochs]
     with look():
         if curves:
             figures.append(("Learning", "Test error against epochs and against seconds of training.", _curves(curves)))
         for method, r in curves:
-            if (images := as_images(r.filters) if len(comparison.shape) == 3 else None) is not None:
+            if (images := as_images(r.filters, r.filter_shape) if r.filter_shape else None) is not None:
                 caption = "Weights of the first hidden units, in pixels; where there is one channel, red is positive and blue negative."
                 figures.append((f"What the units of {METHODS[method]} look for", caption, _filters(images)))
     return figures
@@ -85,10 +83,11 @@ def _curves(results: list[tuple[str, Result]]) -> str:
         style: dict[str, Any] = {"color": COLOURS[method], "label": METHODS[method], "marker": "o", "markersize": 3, "linewidth": 1.5}
         by_epoch.plot(range(1, len(errors) + 1), errors, **style)
         by_time.plot(seconds, errors, **style)
-    by_epoch.set(xlabel="epoch", ylabel="test error, %", yscale="log")
+    reached = all(e["test_error"] > 0 for _, r in results for e in r.epochs)
+    by_epoch.set(xlabel="epoch", ylabel="test error, %", yscale="log" if reached else "linear")  # zero has no place on a logarithmic axis
     by_epoch.xaxis.get_major_locator().set_params(integer=True)
     by_time.set(xlabel="seconds", xscale="log")
-    for axis in (by_epoch.yaxis, by_time.xaxis):
+    for axis in (by_epoch.yaxis, by_time.xaxis) if reached else (by_time.xaxis,):
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter(NullFormatter())

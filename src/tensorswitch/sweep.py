@@ -1,111 +1,32 @@
-"""Many experiments, each with a result file of its own, on local processes or a Dask cluster.
-
-FOLDER/NAME.json        what came of an experiment: its settings, its result or its error, when and on what it ran
-FOLDER/running/NAME     while it runs: how far it is, and checkpoints
-
-NAME holds a hash of the settings, so what is finished is never done again, and other settings go elsewhere.
-"""
+"""Many experiments, on local processes or a Dask cluster; what is done stays done (see :mod:`tensorswitch.records`)."""
 
 from __future__ import annotations
 
 import datetime
 import json
-import math
 import os
-import shutil
 import tomllib
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import joblib
+from joblib.externals import loky
 
-from tensorswitch._files import make_folder, write_text
+from tensorswitch._files import make_folder, only_one, write_text
 from tensorswitch._machine import machine
-from tensorswitch.experiments import Experiment, Result, run, with_fingerprints
+from tensorswitch.experiments import Experiment, with_fingerprints
+from tensorswitch.records import RUNNING, STATE, Record, run_one
 
-__all__ = ["Record", "Sweep", "experiments_from_toml", "records_in", "run_one", "sweep"]
+__all__ = ["Sweep", "experiments_from_toml", "sweep"]
 
-RUNNING, STATE = "running", "state.json"
 CONNECT_SECONDS = 20
-FEW = 16
-DEATHS = 2  # an experiment whose process died so often is given up
-Watch = Callable[[int, int, str], None]
-
-
-@dataclass
-class Record:
-    """What came of an experiment: a result, or an error."""
-
-    experiment: Experiment
-    result: Result | None
-    error: str | None
-    made: dict[str, Any]
-
-    def to_json(self) -> str:
-        content = {"experiment": self.experiment.settings, "result": self.result and asdict(self.result), "error": self.error, "made": self.made}
-        return json.dumps(_without_nan(content), indent=1)
-
-    @classmethod
-    def read(cls, path: Path) -> Record:
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            numbers: dict[str, Any] = {k: math.nan if v is None and k in _NUMBERS else v for k, v in (content["result"] or {}).items()}
-            result = Result(**numbers) if numbers else None
-            if result is not None and not all(isinstance(getattr(result, name), int | float) for name in _NUMBERS):
-                raise TypeError("errors must be numbers")
-            return cls(Experiment(**content["experiment"]), result, content["error"], content["made"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path} is not the record of an experiment ({error}); remove it to have it done again") from error
-
-
-_NUMBERS = ("seconds", "one_pass", "one_pass_validation", "best", "best_validation")
-
-
-def run_one(
-    experiment: Experiment,
-    folder: Path,
-    watch: Watch | None = None,
-    device: str = "cpu",
-    *,
-    may_fail: type[Exception] = Exception,
-    filters: bool | None = None,
-) -> Record:
-    """The record of an earlier run, or else a new one; a failure of the kind that may be is a record too.
-
-    Filters make large files, so by default they are kept of networks of few units only.
-    """
-    path = folder / f"{experiment.name}.json"
-    if path.exists():
-        record = Record.read(path)
-        if record.error is None:
-            return record
-    place = folder / RUNNING / experiment.name
-    make_folder(place)
-    started = datetime.datetime.now().astimezone()
-
-    def tell(done: int, total: int, note: str) -> None:
-        write_text(place / STATE, json.dumps({"done": done, "total": total, "note": note, "since": started.timestamp()}))
-        if watch is not None:
-            watch(done, total, note)
-
-    tell(0, experiment.epochs, "")
-    result, error = None, None
-    try:
-        keep = experiment.width <= FEW if filters is None else filters
-        result = run(experiment, place, tell, device, filters=keep)
-    except may_fail as reason:
-        error = f"{type(reason).__name__}: {reason}"
-    made = {"date": started.isoformat(timespec="seconds"), "seconds": round((datetime.datetime.now().astimezone() - started).total_seconds(), 1)}
-    record = Record(experiment, result, error, {**made, **machine()})
-    write_text(path, record.to_json())
-    shutil.rmtree(place, ignore_errors=True)
-    return record
+DEATHS = 2  # an experiment whose process, with nothing else in it, died so often is given up
+Run = Callable[[list[Experiment]], Any]
 
 
 class Sweep:
@@ -133,6 +54,11 @@ class Sweep:
                 continue
         return found
 
+    def forget_running(self, *experiments: Experiment) -> None:
+        """Those that were stopped are not under way; their checkpoints stay."""
+        for experiment in experiments or self.experiments:
+            (self.folder / RUNNING / experiment.name / STATE).unlink(missing_ok=True)
+
     def left(self) -> list[Experiment]:
         self.records()
         return [e for e in self.experiments if e.name not in self._records]
@@ -145,12 +71,8 @@ class Sweep:
                 del self._records[record.experiment.name]
 
     def give_up(self, experiment: Experiment, error: str) -> None:
-        write_text(self.folder / f"{experiment.name}.json", Record(experiment, None, error, {"date": _now(), **machine()}).to_json())
-
-
-def records_in(folder: Path) -> list[Record]:
-    """All that there are."""
-    return [Record.read(path) for path in sorted(folder.glob("*.json"))]
+        now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+        write_text(self.folder / f"{experiment.name}.json", Record(experiment, None, error, {"date": now, **machine()}).to_json())
 
 
 def sweep(
@@ -174,70 +96,92 @@ def sweep(
     device : where torch computes
     during : makes a context from the :class:`Sweep`, open while it runs, to show how far it is
     """
-    from filelock import FileLock, Timeout
-
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}")
+    folder = folder.resolve()
     make_folder(folder)
-    try:
-        with FileLock(folder / ".lock", timeout=0):
-            state = Sweep(with_fingerprints(experiments), folder)
-            if retry:
-                state.forget_failures()
-            with during(state) if during is not None else _nothing():
-                _run_all(state, jobs, dask, device)
-            return state.records()
-    except Timeout:
-        raise ValueError(f"another sweep is at work in {folder}; wait for it, or use another folder") from None
+    with only_one(folder):
+        state = Sweep(with_fingerprints(experiments), folder)
+        state.forget_running()
+        if retry:
+            state.forget_failures()
+        with during(state) if during is not None else nullcontext():
+            if dask is None:
+                _run_all(state, partial(_on_processes, folder=folder, jobs=jobs or os.cpu_count() or 1, device=device))
+            else:
+                _on_dask(state, dask, device)
+        return state.records()
 
 
-def _run_all(state: Sweep, jobs: int | None, dask: str | None, device: str) -> None:
-    deaths: Counter[str] = Counter()
-    for experiment, _ in state.running():  # left by a sweep that was stopped: they go on, but are not under way
-        (state.folder / RUNNING / experiment.name / STATE).unlink(missing_ok=True)
+def _run_all(state: Sweep, run: Run) -> None:
     while left := state.left():
         try:
-            with warnings.catch_warnings(), _workers(min(jobs or os.cpu_count() or 1, len(left)), dask) as parallel:
-                warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")  # joblib renews workers that hold much memory
-                parallel(joblib.delayed(run_one)(experiment, state.folder, None, device) for experiment in left)
-        except Exception as error:
-            if not _is_death(error):
-                raise
-            for experiment, _ in state.running():
-                deaths[experiment.name] += 1
-                (state.folder / RUNNING / experiment.name / STATE).unlink(missing_ok=True)
-                if deaths[experiment.name] >= DEATHS:
-                    state.give_up(experiment, f"the process died {DEATHS} times, as it does where memory runs out")
+            run(left)
+        except (
+            loky.process_executor.BrokenProcessPool
+        ):  # a process died, and loky ended the others: which of them is to blame shows when each is alone
+            suspects = [experiment for experiment, _ in state.running()]
+            state.forget_running()
+            for experiment in suspects:
+                _alone(state, experiment, run)
 
 
-@contextmanager
-def _workers(jobs: int, dask: str | None) -> Iterator[Any]:
-    """What runs joblib's tasks: processes here, each with its share of the cores, or a Dask cluster."""
-    if dask is None:
-        threads = max(1, (os.cpu_count() or 1) // jobs)
-        with joblib.parallel_config("loky", inner_max_num_threads=threads):
-            yield joblib.Parallel(jobs, batch_size=1, pre_dispatch=jobs)
+def _alone(state: Sweep, experiment: Experiment, run: Run) -> None:
+    for _ in range(DEATHS):
+        try:
+            run([experiment])
+            return
+        except loky.process_executor.BrokenProcessPool:
+            state.forget_running(experiment)
+    state.give_up(experiment, f"the process died {DEATHS} times, as it does where memory runs out")
+
+
+def _on_processes(experiments: list[Experiment], folder: Path, jobs: int, device: str) -> None:
+    """On processes here, each with its share of the cores."""
+    threads = max(1, (os.cpu_count() or 1) // min(jobs, len(experiments)))
+    task = partial(_in_child, folder=folder, device=device, parent=os.getpid())
+    if jobs > 1 and len(experiments) == 1:  # joblib would run it in this process, which it may take along when it dies
+        with loky.ProcessPoolExecutor(1, env={"OMP_NUM_THREADS": str(threads)}) as executor:
+            executor.submit(task, experiments[0]).result()
         return
+    with warnings.catch_warnings(), joblib.parallel_config("loky", inner_max_num_threads=threads):
+        warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")  # joblib renews workers that hold much memory
+        jobs = min(jobs, len(experiments))
+        joblib.Parallel(jobs, batch_size=1, pre_dispatch=jobs)(joblib.delayed(task)(e) for e in experiments)
+
+
+def _in_child(experiment: Experiment, folder: Path, device: str, parent: int) -> None:
+    """An orphan stops after its epoch, with a checkpoint; the sweep that goes on later takes it from there."""
+    child = os.getppid() == parent
+
+    def watch(done: int, total: int, note: str) -> None:
+        if child and os.getppid() != parent:
+            os._exit(1)
+
+    run_one(experiment, folder, watch, device)
+
+
+def _on_dask(state: Sweep, address: str, device: str) -> None:
+    """On the workers of a cluster, whose scheduler gives the experiments of a worker that dies to others."""
     try:
-        from distributed import Client
+        from distributed import Client, as_completed
+        from distributed.scheduler import KilledWorker
     except ImportError:
         raise ValueError("dask is not installed; install it with: pip install 'tensorswitch[dask]'") from None
     try:
-        client = Client(dask, timeout=CONNECT_SECONDS)  # type: ignore[no-untyped-call]
+        client = Client(address, timeout=CONNECT_SECONDS)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
-        raise ValueError(f"no Dask scheduler answers at {dask} ({error})") from None
-    with client, joblib.parallel_config("dask", client=client, wait_for_workers_timeout=60):
-        yield joblib.Parallel(batch_size=1)
-
-
-def _is_death(error: Exception) -> bool:
-    """Whether a process died, rather than an experiment failed."""
-    return type(error).__name__ in ("TerminatedWorkerError", "KilledWorker", "BrokenProcessPool")
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
+        raise ValueError(f"no Dask scheduler answers at {address} ({error})") from None
+    with client:
+        left = {e.name: e for e in state.left()}
+        futures = {client.submit(run_one, e, state.folder, None, device, key=f"{e.name}-{os.urandom(4).hex()}"): e for e in left.values()}
+        for future in as_completed(futures):  # type: ignore[no-untyped-call]
+            try:
+                future.result()
+            except KilledWorker:
+                state.give_up(futures[future], "the workers that had it died, as they do where memory runs out")
+    if missing := state.left():
+        raise ValueError(f"the workers do not write to {state.folder} as it is seen here: {len(missing)} results are not there; use a shared folder")
 
 
 def experiments_from_toml(path: Path) -> list[Experiment]:
@@ -267,16 +211,3 @@ def experiments_from_toml(path: Path) -> list[Experiment]:
     if not experiments:
         raise ValueError(f"{path} has no experiments: a list in it is empty")
     return experiments
-
-
-def _now() -> str:
-    return datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-
-
-def _without_nan(value: Any) -> Any:
-    """JSON has no NaN."""
-    if isinstance(value, dict):
-        return {k: _without_nan(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

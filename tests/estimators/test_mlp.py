@@ -1,4 +1,5 @@
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -139,6 +140,20 @@ def test_a_warm_start_takes_new_steps_but_no_other_network(digits):
         torch.testing.assert_close(old, new, atol=1e-6, rtol=0)  # the new rate is so small that nothing moves
     with pytest.raises(ValueError, match=r"warm_start goes on with the same network, but width was \[8\] and is \[9\]"):
         model.set_params(hidden_layer_sizes=9).fit(X, y)
+
+
+@pytest.mark.parametrize("in_chunks", [False, True])
+def test_a_failure_that_goes_on_leaves_the_model_as_it_was(digits, in_chunks):
+    """Weights, curves and counts, though all of them change in place."""
+    X, y, X_test, _ = digits
+    model = TSMLPClassifier(8, optimizer="sgd", learning_rate_init=0.05, max_iter=3, random_state=0, warm_start=True).fit(X, y)
+    before, curve = model.predict_proba(X_test), list(model.loss_curve_)
+    fit = partial(model.partial_fit, np.full_like(X, 1e30)) if in_chunks else partial(model.set_params(learning_rate_init=1e6).fit, X)
+    with pytest.raises(ArithmeticError, match="not finite"):
+        fit(y)
+    np.testing.assert_array_equal(model.predict_proba(X_test), before)
+    assert model.loss_curve_ == curve
+    assert model.n_iter_ == 3
 
 
 def test_an_unknown_class_is_named(digits):

@@ -1,6 +1,7 @@
 """The commands of the paper at the smallest scale, and the page they write in a real browser."""
 
 import re
+import shlex
 import shutil
 
 import pytest
@@ -11,7 +12,8 @@ from tensorswitch.experiments import Experiment
 from tensorswitch.paper import figure4, figure5, page
 from tensorswitch.paper.grids import SCALES, plan
 from tensorswitch.paper.reproduce import plans
-from tensorswitch.sweep import Record, Sweep
+from tensorswitch.records import Record
+from tensorswitch.sweep import Sweep
 
 pytestmark = pytest.mark.xdist_group("sweeps")  # one worker, so that what they share is made once
 PARTS = ("table1", "figure4", "figure5")
@@ -59,7 +61,7 @@ def test_commands_repeat_the_very_experiment(smoke):
     folder, _ = smoke
     for path in folder.glob("runs/*.json"):
         experiment = Record.read(path).experiment
-        _, _, *settings = page.command(experiment).split()
+        _, _, *settings = shlex.split(page.command(experiment))
         out = folder / "again"
         out.mkdir(exist_ok=True)
         shutil.copy(path, out)

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from tensorswitch.experiments import Experiment, Result
 from tensorswitch.paper import published, table1
-from tensorswitch.sweep import Record
+from tensorswitch.records import Record
 
 
 def record(method="ss", data="mnist", one=(0.2, 0.2), best=(0.1, 0.1), seconds=1.0, **settings):
@@ -108,6 +108,34 @@ def test_latex_is_a_whole_tabular():
     assert text.startswith(r"\begin{tabular}{lrrr}")
     assert r"my\_data" in text
     assert {line.count("&") for line in text.splitlines() if line.endswith(r"\\") and "multicolumn" not in line} == {3}
+
+
+def test_times_of_both_sides_are_taken_alike():
+    records = [record(m, seed=seed, seconds=1.0 + seed) for m in ("ss", "ts-lrc") for seed in (0, 1)]
+    assert table1.rows(records)[1].time == 1
+    assert math.isnan(table1.rows([record(batch_size=128), record("ts-lrc", batch_size=8)])[1].time)
+
+
+def test_a_model_that_fails_for_some_seeds_is_not_chosen():
+    failed = Record(Experiment(data="mnist", method="ss", lr=0.5, seed=1), None, "diverged", {})
+    (row,) = table1.rows([record(lr=0.5, one=(0.05, 0.05)), failed, record(lr=0.1, one=(0.06, 0.06))])
+    assert row.one_pass["mnist"].error == pytest.approx(6)
+
+
+def test_only_the_longest_runs_count_in_the_end():
+    (row,) = table1.rows([record(epochs=2, seed=1, best=(0.5, 0.5)), record(epochs=100, best=(0.02, 0.02))])
+    assert row.asymptotic["mnist"].error == pytest.approx(2)
+    assert len(row.one_pass["mnist"].records) == 2
+
+
+def test_without_validation_a_model_is_the_last_choice():
+    (row,) = table1.rows([record(depth=1, one=(math.nan, 0.9)), record(depth=2, one=(0.01, 0.01))])
+    assert row.one_pass["mnist"].error == pytest.approx(1)
+
+
+def test_there_are_letters_for_every_remark():
+    records = [record(m, d, epochs=2 + 3 * i + j) for i, d in enumerate(published.DATA) for j, m in enumerate(("ss", "ts-lrc", "ts-ibp-lrc"))]
+    assert "<sup>i</sup>" in table1.as_markdown(table1.rows(records))
 
 
 def test_failed_runs_are_left_out():

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tensorswitch.ridge import RidgeStatistics, draw_gates
-from tensorswitch.ridge._quadrature import Quadrature
+from tensorswitch.ridge._quadrature import Quadrature, pieces
 from tensorswitch.ridge.problem import best_of
 
 
@@ -49,8 +49,26 @@ def test_a_path_judges_every_alpha_as_its_own_factorisation_would(sums, span):
     judge = sums._judge(values)
     for value in values:
         quick, exact = judge(value, True), sums._fit(value, True)
-        assert quick.squared_error == pytest.approx(exact.squared_error, rel=1e-2)
+        assert quick.squared_error == pytest.approx(exact.squared_error, rel=1e-3)
         assert quick.freedom == pytest.approx(exact.freedom, abs=1e-3 * sums.rows)  # what is judged is rows − freedom
+
+
+def test_a_path_is_cut_where_it_is_too_long():
+    assert pieces([1e4, 1e3, 1e2, 1.0, 0.0]) == [[1e4, 1e3, 1e2], [1.0], [0.0]]
+    assert pieces([900.0, 1.0]) == [[900.0, 1.0]]
+
+
+def test_a_weak_signal_is_not_overlooked():
+    """The targets follow an input of a ten-millionth of the energy, which only the smallest λ can see."""
+    torch.manual_seed(0)
+    x = torch.randn(3000, 12, dtype=torch.float64) * torch.logspace(0, -4, 12, dtype=torch.float64)
+    targets = x[:, 9:10] / x[:, 9].std() + 0.3 * torch.randn(3000, 1, dtype=torch.float64)
+    statistics = RidgeStatistics([torch.randn(12, 12, dtype=torch.float64)], 1, dtype=torch.float64).update(x, targets)
+    for values in ([1e-8, 1e4, 1e6], [10.0**k for k in range(-8, 7)]):
+        chosen, exact = statistics.solve(values), best_of(values, 1.0, statistics.rows, statistics._fit)
+        assert chosen.alpha == exact.alpha < 1e-3
+        for (_, quick), (_, slow) in zip(chosen.path, exact.path, strict=True):
+            assert quick == pytest.approx(slow, rel=1e-2)
 
 
 def test_the_chosen_solution_is_that_of_the_exact_path(sums):

@@ -237,6 +237,8 @@ def _labelled(path: Path, x: np.ndarray, y: np.ndarray, x_test: np.ndarray | Non
     every = y if y_test is None else np.concatenate([y, y_test.reshape(-1)])
     if every.dtype.kind == "f" and (np.isnan(every).any() or (every != every.round()).any()):
         raise DataError(f"{path}: the labels are fractions or missing; labels must name classes")
+    if every.dtype.kind == "f":
+        every = every.astype(np.int64)  # 1.0 and 1 are the same class
     names, codes = np.unique(every, return_inverse=True)
     if len(names) < 2:
         raise DataError(f"{path}: all labels are {names[0] if len(names) else 'missing'}; there must be two classes at least")

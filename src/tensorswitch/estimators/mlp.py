@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral
@@ -74,6 +75,9 @@ class _TSMLP(BaseEstimator):  # type: ignore[misc]
     @contextmanager
     def _unchanged_if_it_fails(self) -> Iterator[None]:
         before = dict(self.__dict__)
+        if hasattr(self, "_learner"):  # which goes on in place
+            before["_learner"] = copy.deepcopy(self._learner)
+            before.update({name: list(before[name]) for name in ("loss_curve_", "validation_curve_")})
         try:
             yield
         except Exception:

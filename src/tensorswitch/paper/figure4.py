@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tensorswitch._figures import BLUE, COLOURS, GREEN, ORANGE, PURPLE, look
 from tensorswitch.paper import NoResultsError
 from tensorswitch.paper.table1 import NAMES
-from tensorswitch.sweep import Record
+from tensorswitch.records import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

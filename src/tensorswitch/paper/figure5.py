@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tensorswitch._figures import as_images, look, show_filter
 from tensorswitch.paper import NoResultsError
 from tensorswitch.paper.table1 import NAMES
-from tensorswitch.sweep import Record
+from tensorswitch.records import Record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,7 +40,7 @@ def draw(records: Iterable[Record]) -> Figure:
         for row, name in zip(panels, data, strict=True):
             for panel, (method, title) in zip(row, TITLES.items(), strict=True):
                 result = found.get((name, method))
-                images = None if result is None else as_images(result.filters)
+                images = None if result is None else as_images(result.filters, result.filter_shape)
                 if result is None or images is None:
                     continue
                 panel.suptitle(f"{NAMES.get(name, name)}, {title}: error {100 * result.best:.1f} %", fontsize=9)

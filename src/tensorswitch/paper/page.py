@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterable
+from contextlib import suppress
 from html import escape
 from pathlib import Path
 
-from tensorswitch._figures import embedded
+from tensorswitch._figures import MISSING, can_draw, embedded
 from tensorswitch._live import title
 from tensorswitch._machine import describe
 from tensorswitch._page import figure_part, write_page
 from tensorswitch.experiments import Experiment
 from tensorswitch.paper import NoResultsError, figure2, figure4, figure5, table1
-from tensorswitch.sweep import Record
+from tensorswitch.records import Record
 
 __all__ = ["command", "of_the_table", "write"]
 
@@ -27,7 +29,7 @@ def command(experiment: Experiment) -> str:
     for name, value in experiment.settings.items():
         if name not in ("data", "method", "fingerprint") and value != getattr(usual, name):
             words.append(f"{name}={str(list(value)).replace(' ', '') if isinstance(value, tuple) else str(value).lower()}")
-    return "tensorswitch run " + " ".join(words)
+    return shlex.join(["tensorswitch", "run", *words])
 
 
 def write(path: Path, records: list[Record], left_out: Iterable[str], what: str) -> None:
@@ -35,19 +37,23 @@ def write(path: Path, records: list[Record], left_out: Iterable[str], what: str)
     parts = []
     if rows := table1.rows(of_the_table(records)):
         parts += ["<h2>Table 1</h2>", table1.as_html(rows), f'<p class="small">{NOTE}</p>']
-    parts.append(figure_part("Figure 2", embedded(figure2.draw(), "kernels against the angle"), figure2.CAPTION))
-    for name, module in (("Figure 4", figure4), ("Figure 5", figure5)):
-        try:
-            figure = module.draw(records)
-        except NoResultsError:
-            continue
-        parts.append(figure_part(name, embedded(figure, name), module.CAPTION))
+    parts += _figures(records)
     if missing := list(left_out):
         parts.append("<h2>Left out</h2><ul>" + "".join(f"<li>{escape(m)}</li>" for m in missing) + "</ul>")
     parts += ["<h2>Every run</h2>", '<p class="small">A click on the head of a column sorts by it.</p>', _runs(records)]
     machines = dict.fromkeys(describe(r.made) for r in records if "machine" in r.made)
     parts.append(f'<h2>How it was made</h2><p class="small"><code>{escape(what)}</code><br>{"<br>".join(map(escape, machines))}</p>')
     write_page(path, "Tensor Switching networks: the paper, reproduced", parts)
+
+
+def _figures(records: list[Record]) -> list[str]:
+    if not can_draw():
+        return [f"<p>{MISSING.capitalize()}</p>"]
+    parts = [figure_part("Figure 2", embedded(figure2.draw(), "kernels against the angle"), figure2.CAPTION)]
+    for name, module in (("Figure 4", figure4), ("Figure 5", figure5)):
+        with suppress(NoResultsError):
+            parts.append(figure_part(name, embedded(module.draw(records), name), module.CAPTION))
+    return parts
 
 
 NOTE = (

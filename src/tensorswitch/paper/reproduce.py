@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tensorswitch._files import make_folder
 from tensorswitch.experiments import Experiment
 from tensorswitch.paper import NoResultsError, figure2, figure4, figure5, page, table1
 from tensorswitch.paper.grids import SCALES, Plan, plan
-from tensorswitch.sweep import Record, records_in
+from tensorswitch.records import Record, records_in
 
 PARTS = ("table1", "figure2", "figure4", "figure5")
 
@@ -62,7 +62,7 @@ def write(what: Sequence[str], records: list[Record], scale: str, folder: Path, 
         paths += table1.save(table1.rows(page.of_the_table(records)), folder)
     for name, figure in (("figure2", figure2.draw), ("figure4", lambda: figure4.draw(records)), ("figure5", lambda: figure5.draw(records))):
         if name in what:
-            with nullcontext() if len(what) == 1 else suppress(NoResultsError):  # one of several may be missing
+            with suppress(NoResultsError):  # what failed, or is not done, is told of elsewhere
                 paths += save_figure(figure(), folder, name)
     everything = plans(PARTS, scale)
     page.write(folder / "report.html", records_in(folder / "runs"), left_out(everything, finished(everything.experiments, folder)), command)

@@ -21,7 +21,7 @@ from rich.text import Text
 from tensorswitch._files import make_folder, write_text
 from tensorswitch.experiments import METHODS, Result
 from tensorswitch.paper import published
-from tensorswitch.sweep import Record
+from tensorswitch.records import Record
 
 __all__ = ["Entry", "Row", "as_html", "as_latex", "as_markdown", "as_terminal", "rows", "save"]
 
@@ -70,7 +70,9 @@ class Row:
 
 def rows(records: Iterable[Record]) -> list[Row]:
     """The table; methods without records are left out."""
-    good = [r for r in records if r.result is not None]
+    records = list(records)
+    failed = {_configuration(r) for r in records if r.result is None}
+    good = [r for r in records if r.result is not None and _configuration(r) not in failed]  # a model that fails for some seeds is none to choose
     table = []
     for method in [*published.ROWS, *(m for m in METHODS if m not in published.ROWS)]:
         mine = [r for r in good if r.experiment.method == method]
@@ -100,22 +102,30 @@ def columns(table: list[Row]) -> list[str]:
 def _choose(
     records: list[Record], errors: Callable[[Result], tuple[float, float]], paper: published.Cell | None, longest: list[Record] | None
 ) -> Entry | None:
-    """The configuration of least validation error; configurations differ in more than the seed and how long they were run."""
+    """The configuration of least validation error; in the end, only the seeds that were run longest count."""
     groups: dict[str, dict[int, Record]] = defaultdict(dict)
     for record in sorted(records, key=lambda r: r.experiment.epochs):
-        settings = {k: v for k, v in record.experiment.settings.items() if k not in ("seed", "epochs")}
-        groups[repr(settings)][record.experiment.seed] = record
+        seeds = groups[_configuration(record)]
+        if longest is not None and any(r.experiment.epochs < record.experiment.epochs for r in seeds.values()):
+            seeds.clear()
+        seeds[record.experiment.seed] = record
     best: tuple[float, Entry] | None = None
     for seeds in groups.values():
         pairs = [errors(r.result) for r in seeds.values() if r.result is not None]
         validation, test = (100 * sum(p[i] for p in pairs) / len(pairs) for i in (0, 1))
-        if math.isnan(test) or (best is not None and not validation < best[0]):
+        validation = math.inf if math.isnan(validation) else validation
+        if math.isnan(test) or (best is not None and validation >= best[0]):
             continue
         chosen = list(seeds.values())
         epochs = None if longest is None else max(r.experiment.epochs for r in chosen)
         spread = 100 * (max(p[1] for p in pairs) - min(p[1] for p in pairs))
         best = (validation, Entry(test, spread, _depth(chosen[0]), chosen, paper, epochs))
     return best and best[1]
+
+
+def _configuration(record: Record) -> str:
+    """What differs in more than the seed and how long it was run."""
+    return repr({k: v for k, v in record.experiment.settings.items() if k not in ("seed", "epochs")})
 
 
 def _depth(record: Record) -> str:
@@ -130,16 +140,19 @@ def _time(mine: list[Record], everything: list[Record]) -> float:
     def shape(record: Record) -> tuple[object, ...]:
         e = record.experiment
         family = "mlp" if e.family == "rr" else e.family
-        network = () if family == "svm" else (e.depth, e.width)
-        return (family, e.data, e.extra, e.components, *network, e.convolutions if family == "cnn" else None, record.made.get("threads"))
+        network = () if family == "svm" else (e.depth, e.width, e.batch_size)
+        blocks = (e.convolutions, e.channels) if family == "cnn" else ()
+        return (family, e.data, e.extra, e.components, *network, *blocks, record.made.get("threads"))
 
-    reference: dict[tuple[object, ...], list[float]] = defaultdict(list)
-    for record in everything:
-        if record.experiment.kind == "ss" and record.result is not None:
-            reference[shape(record)].append(record.result.seconds)
-    ratios = [r.result.seconds / min(reference[shape(r)]) for r in mine if r.result is not None and shape(r) in reference]
-    if mine[0].experiment.kind == "ss":
-        return 1.0
+    def least(records: list[Record]) -> dict[tuple[object, ...], float]:
+        seconds: dict[tuple[object, ...], float] = {}
+        for record in records:
+            if record.result is not None:
+                seconds[shape(record)] = min(record.result.seconds, seconds.get(shape(record), math.inf))
+        return seconds
+
+    ours, reference = least(mine), least([r for r in everything if r.experiment.kind == "ss"])
+    ratios = [seconds / reference[key] for key, seconds in ours.items() if key in reference]
     return sum(ratios) / len(ratios) if ratios else math.nan
 
 
@@ -164,7 +177,7 @@ def _cells(row: Row, data: list[str]) -> list[Entry | None]:
 def _notes(table: list[Row]) -> dict[str, str]:
     """A letter for each remark."""
     remarks = dict.fromkeys(e.remark for row in table for e in _cells(row, columns(table)) if e is not None and e.remark)
-    return {remark: "abcdefgh"[i] for i, remark in enumerate(remarks)}
+    return {remark: chr(ord("a") + i % 26) * (1 + i // 26) for i, remark in enumerate(remarks)}
 
 
 def _time_text(row: Row) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -14,7 +15,7 @@ from tensorswitch._files import read_tensors, write_tensors
 from tensorswitch.inverted import combine_gates
 from tensorswitch.ridge._cholesky import SingularError, factorise_full, factorise_packed, packed_rows, solve_full, solve_packed
 from tensorswitch.ridge._gram import add_gram, gram_rows, packed_shape, pair_index, unpack
-from tensorswitch.ridge._quadrature import Quadrature
+from tensorswitch.ridge._quadrature import Quadrature, pieces
 from tensorswitch.ridge.problem import (
     Alpha,
     Fit,
@@ -153,17 +154,28 @@ class RidgeStatistics:
                 log.info("alpha %.3g is too small for working precision, and so are smaller ones; they are left out", best.alpha)
 
     def _judge(self, values: list[float]) -> Callable[[float, bool], Fit]:
-        """What tells error and freedom of any λ, without its solution, from one factorisation in the middle of the path."""
-        cross, energy = self.cross.flatten(0, 1), float(self.target_energy.sum())
-        middle = values[len(values) // 2]
-        try:
-            apply = self._factorise(middle)
-        except SingularError:
-            middle = values[0]
-            apply = self._factorise(middle)
-        quadrature = Quadrature(apply, torch.cat([cross, probes(len(cross), cross)], dim=1))
+        """What tells error and freedom of each λ, in pieces of the path that share a factorisation; without the solution."""
+        piece_of = {value: piece for piece in pieces(values) for value in piece}
+        tools: dict[float, Callable[[float], Fit]] = {}
 
         def judge(alpha: float, judged: bool) -> Fit:
+            piece = piece_of[alpha]
+            if len(piece) < FEW:
+                return self._fit(alpha, judged)
+            if piece[0] not in tools:
+                try:
+                    tools[piece[0]] = self._judge_piece(math.sqrt(piece[0] * piece[-1]))
+                except SingularError:  # at the middle; the larger ones may still do
+                    tools[piece[0]] = partial(self._fit, judged=True)
+            return tools[piece[0]](alpha)
+
+        return judge
+
+    def _judge_piece(self, middle: float) -> Callable[[float], Fit]:
+        cross, energy = self.cross.flatten(0, 1), float(self.target_energy.sum())
+        quadrature = Quadrature(self._factorise(middle), torch.cat([cross, probes(len(cross), cross)], dim=1))
+
+        def judge(alpha: float) -> Fit:
             first, second = quadrature.sums(alpha - middle)
             products, trace = first[: self.out_features].sum(), first[self.out_features :].mean()
             error = energy - float(products) - alpha * float(second[: self.out_features].sum())
