@@ -17,7 +17,7 @@ from torch import Tensor
 
 __all__ = ["Quadrature", "pieces"]
 
-STEPS, REACH = 12, 30.0
+STEPS, REACH = 12, 32.0  # 32² is a little more than three decades
 
 
 def pieces(values: Sequence[float]) -> list[list[float]]:
