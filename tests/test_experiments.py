@@ -7,7 +7,7 @@ import torch
 
 from tensorswitch.data import load
 from tensorswitch.estimators import TSKernelSVC
-from tensorswitch.experiments import METHODS, Experiment, run, with_fingerprints
+from tensorswitch.experiments import METHODS, Experiment, run, untrained, with_fingerprints
 from tensorswitch.models import mlp
 from tensorswitch.training import Learner, Rows
 
@@ -25,6 +25,12 @@ def test_a_network_is_that_of_the_loop():
     result = run(experiment)
     assert result.one_pass == result.best == error
     assert np.array(result.filters).shape == (16, 64)
+
+
+@pytest.mark.parametrize("method", ["ss", "ts-ibp", "ts-lrc"])
+def test_untrained_weights_are_those_that_training_begins_with(method):
+    experiment = Experiment(method=method, seed=5, weight_decay=0, **{**QUICK, "lr": 1e-30})
+    np.testing.assert_allclose(run(experiment).filters, untrained(experiment, 64, 10), atol=1e-5)
 
 
 def test_an_svm_chooses_by_validation():

@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from tensorswitch._checks import check_above_zero, check_number, check_positive
 from tensorswitch.data import NAMES, Dataset, Split, load
@@ -314,21 +315,34 @@ def _svm(experiment: Experiment, split: Split) -> Result:
     return Result(depth, seconds, best=_error(model.predict(split.test), split.test_labels), best_validation=validation, note=note)
 
 
-def _filters(network: Network, split: Split, count: int = 16) -> list[list[float]] | None:
-    """The weights of the first units of the first layer, seen in pixels."""
+def _first_weight(network: Network) -> Tensor | None:
+    """Of the units of the first layer, if it is fully connected."""
     first = next(iter(network))
     for name in ("gate_weight", "weight"):
         weight = getattr(first, name, None)
         if weight is not None and weight.dim() == 2:
-            break
-    else:
-        weight = next(iter(getattr(first, "gate_weights", [])), None)
+            return cast(Tensor, weight)
+    return next(iter(getattr(first, "gate_weights", [])), None)
+
+
+def _filters(network: Network, split: Split, count: int = 16) -> list[list[float]] | None:
+    """The weights of the first units of the first layer, seen in pixels."""
+    weight = _first_weight(network)
     if weight is None:
         return None
     units = weight.detach().cpu().numpy()[:count]
     basis = split.preparation.basis
     seen: list[list[float]] = (units if basis is None else units @ basis.T).round(5).tolist()
     return seen
+
+
+def untrained(experiment: Experiment, features: int, classes: int) -> np.ndarray:
+    """What the weights of the first hidden units were before training, for a network on pixels."""
+    torch.manual_seed(experiment.seed)
+    network = mlp(features, classes, kind=experiment.kind, depth=experiment.depth, width=experiment.width)
+    weight = _first_weight(network)
+    assert weight is not None
+    return weight.detach().numpy()
 
 
 def _error(predicted: np.ndarray, labels: np.ndarray) -> float:

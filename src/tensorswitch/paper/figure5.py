@@ -1,11 +1,18 @@
-"""Filters of 16 hidden units, learned by backpropagation and by inverted backpropagation: the paper's figure 5."""
+"""Filters of 16 hidden units, learned by backpropagation and by inverted backpropagation: the paper's figure 5.
+
+Inverted backpropagation moves gates slowly, so that much of their random beginning is left; a third panel shows the filters without it:
+``w − w₀ (w · w₀) / ‖w₀‖²`` for each unit.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tensorswitch._figures import as_images, look, show_filter
+from tensorswitch.experiments import untrained
 from tensorswitch.paper import NoResultsError
 from tensorswitch.paper.table1 import NAMES
 from tensorswitch.records import Record
@@ -15,35 +22,50 @@ if TYPE_CHECKING:
 
 __all__ = ["CAPTION", "UNITS", "draw"]
 
-CAPTION = "Weights of the 16 hidden units of one layer on pixels. With one channel red is positive and blue negative."
-
-UNITS, ACROSS = 16, 8
-TITLES = {"ss": "Backpropagation (SS)", "ts-ibp": "Inverted backpropagation (TS IBP)"}
+CAPTION = (
+    "Weights of the 16 hidden units of one layer on pixels, learned by backpropagation (left) and by inverted backpropagation (middle); at the right "
+    "the latter without what is left of their random beginning. With one channel red is positive and blue negative."
+)
+UNITS, ACROSS, CLASSES = 16, 8, 10
+PANELS = (("ss", "backpropagation", False), ("ts-ibp", "inverted backpropagation", False), ("ts-ibp", "the same, what was learned", True))
 
 
 def draw(records: Iterable[Record]) -> Figure:
-    """A row of panels for each data set: SS at the left, TS IBP at the right, each with its test error."""
+    """A row of panels for each data set, with test errors."""
     from matplotlib.figure import Figure
 
-    found = {}
+    found: dict[tuple[str, str], Record] = {}
     for record in sorted(records, key=lambda r: r.experiment.epochs):  # the longest run is the one that stays
         e = record.experiment
-        if record.result is not None and e.method in TITLES and e.width == UNITS and e.depth == 1 and e.components is None:
-            found[e.data, e.method] = record.result
-    data = list(dict.fromkeys(d for d, _ in found))
+        if record.result is not None and e.method in ("ss", "ts-ibp") and e.width == UNITS and e.depth == 1 and e.components is None:
+            found[e.data, e.method] = record
+    data = [d for d in NAMES if any(d == name for name, _ in found)]
     if not data:
         raise NoResultsError("there are no networks of 16 units on pixels among the results; run `tensorswitch paper figure5` first")
     with look():
-        figure = Figure(figsize=(9.5, 1.5 * len(data)), layout="constrained")
+        figure = Figure(figsize=(13, 1.4 * len(data)), layout="constrained")
         figure.get_layout_engine().set(h_pad=0.02, hspace=0.02)  # type: ignore[union-attr, call-arg]
-        panels = figure.subfigures(len(data), len(TITLES), squeeze=False, wspace=0.04)
-        for row, name in zip(panels, data, strict=True):
-            for panel, (method, title) in zip(row, TITLES.items(), strict=True):
-                result = found.get((name, method))
-                images = None if result is None else as_images(result.filters, result.filter_shape)
-                if result is None or images is None:
-                    continue
-                panel.suptitle(f"{NAMES.get(name, name)}, {title}: error {100 * result.best:.1f} %", fontsize=9)
-                for axes, image in zip(panel.subplots(UNITS // ACROSS, ACROSS).flat, images, strict=True):
-                    show_filter(axes, image)
+        rows = figure.subfigures(len(data), len(PANELS), squeeze=False, wspace=0.03)
+        for row, name in zip(rows, data, strict=True):
+            for panel, (method, title, learned) in zip(row, PANELS, strict=True):
+                if (name, method) in found:
+                    _panel(panel, found[name, method], f"{NAMES[name]}, {title}", learned)
     return figure
+
+
+def _panel(panel: Figure, record: Record, title: str, learned: bool) -> None:
+    result = record.result
+    if result is None or result.filters is None:
+        return
+    weights = np.array(result.filters)
+    if learned:
+        start = untrained(record.experiment, weights.shape[1], CLASSES)[: len(weights)]
+        weights -= start * ((weights * start).sum(1) / (start * start).sum(1))[:, None]
+    else:
+        title += f": error {100 * result.best:.1f} %"
+    images = as_images(weights.tolist(), result.filter_shape)
+    if images is None:
+        return
+    panel.suptitle(title, fontsize=9)
+    for axes, image in zip(panel.subplots(UNITS // ACROSS, ACROSS).flat, images, strict=True):
+        show_filter(axes, image)
