@@ -145,6 +145,18 @@ def test_one_that_kills_its_process_is_given_up_and_its_neighbours_are_not(tmp_p
     assert set(records.values()) == {None}
 
 
+def test_processes_that_die_before_they_begin_do_not_go_round_for_ever(tmp_path, monkeypatch):
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    from tensorswitch import sweep as module
+
+    def run(experiments, **_):
+        raise TerminatedWorkerError
+
+    monkeypatch.setattr(module, "_on_processes", run)
+    assert [r.error for r in module.sweep(LONG, tmp_path, jobs=2)] == ["the process died 2 times, as it does where memory runs out"] * len(LONG)
+
+
 def test_processes_without_their_sweep_end_and_do_not_spoil_the_next(tmp_path, undisturbed):
     """Only the sweep itself is killed; the same command is given at once."""
     process = start(tmp_path)

@@ -44,8 +44,9 @@ def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
     make_folder(folder)
     paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
     for path in paths:
-        with replacing(path) as partial:
-            figure.savefig(partial, format=path.suffix[1:], dpi=150)
+        kind = path.suffix[1:]
+        with replacing(path) as partial, look():  # without a date and with fixed names, the same figure is the same file
+            figure.savefig(partial, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
     return paths
 
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tensorswitch.experiments import METHODS, Experiment
+from tensorswitch.history import percent
 from tensorswitch.records import Record
 from tensorswitch.sweep import Sweep
 
@@ -87,9 +88,9 @@ def _picture(sweep: Sweep, elapsed: float, done_before: int) -> RenderableType:
     for experiment, state in sweep.running():
         epoch = f"{state['done']} of {state['total']}" if experiment.family in ("mlp", "cnn") else "–"
         running.add_row(title(experiment), epoch, f"{state['note']} {clock(max(0.0, time.time() - state['since']))}".strip())
-    best = Table("best so far", "one pass", "best", box=None, pad_edge=False)
+    best = Table("best so far", "one pass, %", "best, %", box=None, pad_edge=False)
     for (data, method), record in best_of(records).items():
         result = record.result
         assert result is not None
-        best.add_row(f"{data}, {METHODS[method]}", *("–" if math.isnan(v) else f"{100 * v:.2f} %" for v in (result.one_pass, result.best)))
+        best.add_row(f"{data}, {METHODS[method]}", percent(result.one_pass), percent(result.best))
     return Group(Text(counts(sweep, elapsed / done * left if done else math.nan)), Text(), running, Text(), best)

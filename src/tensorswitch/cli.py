@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import csv
+import math
 import os
 import shlex
 import sys
@@ -25,6 +26,7 @@ import tensorswitch
 from tensorswitch import data as datasets
 from tensorswitch._files import make_folder, only_one, replacing
 from tensorswitch.data import Dataset, Preparation
+from tensorswitch.history import percent
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Tensor Switching networks, side by side with ReLU ones."
@@ -325,9 +327,7 @@ def sweep(
         e, result = record.experiment, record.result
         assert result is not None
         values = [_setting(getattr(e, n)) if n in e.settings_names else "" for n in varied]
-        table.add_row(
-            f"{Path(e.data).stem}, {METHODS[e.method]}", *values, *(f"{100 * v:.2f}" if v == v else "–" for v in (result.one_pass, result.best))
-        )
+        table.add_row(f"{Path(e.data).stem}, {METHODS[e.method]}", *values, percent(result.one_pass), percent(result.best))
     out.print(table)
     for record in best:
         say(f"Result: {folder / record.experiment.name}.json")
@@ -358,8 +358,8 @@ def run_experiment(
     _report_failures([record])
     result = record.result
     for name, error in (("after one pass", result.one_pass), ("best", result.best)):
-        if error == error:
-            say(f"Test error {100 * error:.2f} % {name}")
+        if not math.isnan(error):
+            say(f"Test error {percent(error)} % {name}")
     say(f"Result: {folder / record.experiment.name}.json")
 
 
@@ -419,14 +419,13 @@ def paper(
     else:
         say(f"{len(plan.experiments)} experiments; results go to {folder}")
         records = _sweep(plan.experiments, folder / "runs", jobs, dask, retry, "cpu")
-    failed = [r for r in records if r.error is not None]
     if "table1" in parts:
         out.print(reproduce.terminal_table(records, out.width))
     for path in reproduce.write(parts, records, scale, folder, shlex.join(["tensorswitch", *sys.argv[1:]])):
         say(f"Written: {path}")
     for missing in reproduce.left_out(plan, records):
         say(f"Left out: {missing}")
-    _report_failures(failed)
+    _report_failures(records)
 
 
 @data_app.command("list")

@@ -75,7 +75,6 @@ class Settings:
 @dataclass
 class Comparison:
     data: str
-    shape: tuple[int, ...]
     settings: Settings
     records: list[Record]
 
@@ -107,7 +106,7 @@ def compare(
             best = math.nan if record.result is None else record.result.best
             tell(method, 1, 1, "failed" if math.isnan(best) else f"test error {100 * best:.2f} %")
             records.append(record)
-    return Comparison(data.name, data.train_images.shape[1:], settings, records)
+    return Comparison(data.name, settings, records)
 
 
 def check_methods(methods: Iterable[str]) -> list[str]:

@@ -9,7 +9,12 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["Epoch", "History"]
+__all__ = ["Epoch", "History", "percent"]
+
+
+def percent(error: float) -> str:
+    """An error as it is shown; a dash where there is none."""
+    return "–" if math.isnan(error) else f"{100 * error:.2f}"
 
 
 @dataclass

@@ -14,6 +14,7 @@ from tensorswitch._machine import describe, today
 from tensorswitch._page import figure_part, write_page
 from tensorswitch.compare import Comparison
 from tensorswitch.experiments import METHODS, Result
+from tensorswitch.history import percent
 
 
 def cells(comparison: Comparison) -> list[list[str]]:
@@ -22,8 +23,8 @@ def cells(comparison: Comparison) -> list[list[str]]:
         [
             METHODS[method],
             str(r.depth),
-            _percent(r.one_pass),
-            _percent(r.best),
+            percent(r.one_pass),
+            percent(r.best),
             "–" if r.best_epoch is None else str(r.best_epoch),
             "–" if math.isnan(ratio := comparison.relative_time(r)) else f"{ratio:.1f} ×",
             r.note,
@@ -102,7 +103,3 @@ def _filters(images: np.ndarray) -> str:
     for axes, image in zip(figure.subplots(1, len(images), squeeze=False)[0], images, strict=True):
         show_filter(axes, image)
     return embedded(figure, "filters")
-
-
-def _percent(value: float) -> str:
-    return "–" if math.isnan(value) else f"{100 * value:.2f}"

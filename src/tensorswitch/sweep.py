@@ -117,10 +117,9 @@ def _run_all(state: Sweep, run: Run) -> None:
     while left := state.left():
         try:
             run(left)
-        except (
-            loky.process_executor.BrokenProcessPool
-        ):  # a process died, and loky ended the others: which of them is to blame shows when each is alone
-            suspects = [experiment for experiment, _ in state.running()]
+        except loky.process_executor.BrokenProcessPool:
+            # A process died, and loky ended the others with it; which is to blame shows when each is alone. If none had begun, the first is tried.
+            suspects = [experiment for experiment, _ in state.running()] or left[:1]
             state.forget_running()
             for experiment in suspects:
                 _alone(state, experiment, run)

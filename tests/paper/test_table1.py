@@ -32,6 +32,7 @@ def test_seeds_are_averaged_before_the_choice():
     assert entry.error == pytest.approx(22)
     assert entry.spread == pytest.approx(6)
     assert len(entry.records) == 3
+    assert "3 seeds within 6.00" in table1.as_html([row])
 
 
 def test_a_long_run_stands_for_the_short_one_with_the_same_settings():

@@ -11,12 +11,12 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from tensorswitch.experiments import Experiment
+from tensorswitch.paper.published import EPOCHS
 
 __all__ = ["SCALES", "Plan", "plan"]
 
 SCALES = ("smoke", "small", "full")
 COMPONENTS, DEPTHS, MLPS = (32, 64, 128, 256), (1, 2, 3), ("ss", "ts-lrc", "ts-ibp-lrc")
-EPOCHS = {"mnist": 100, "cifar10": 100, "svhn": 20}
 DIGITS: dict[str, Any] = {"data": "digits", "lr": 1e-2, "batch_size": 32}  # few rows need larger steps
 # Components, depth and C: the paper's best depth, the others found by `benchmarks/svm.py` on 20,000 rows.
 SVMS = {

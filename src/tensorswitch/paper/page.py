@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Iterable
 from contextlib import suppress
@@ -14,6 +13,7 @@ from tensorswitch._live import title
 from tensorswitch._machine import describe
 from tensorswitch._page import figure_part, write_page
 from tensorswitch.experiments import Experiment
+from tensorswitch.history import percent
 from tensorswitch.paper import NoResultsError, figure2, figure4, figure5, table1
 from tensorswitch.records import Record
 
@@ -75,7 +75,7 @@ def _runs(records: list[Record]) -> str:
         if result is None:
             cells = ["–", "–", "–", "–"]
         else:
-            cells = [*("–" if math.isnan(v) else f"{100 * v:.2f}" for v in (result.one_pass, result.best)), str(result.best_epoch or "–")]
+            cells = [percent(result.one_pass), percent(result.best), str(result.best_epoch or "–")]
             cells.append(f"{result.seconds:.1f}")
         error = f"<small>failed: {escape(str(record.error))}</small>" if record.error else ""
         day = str(record.made.get("date", ""))[:10]

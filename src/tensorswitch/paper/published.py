@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["ASYMPTOTIC", "DATA", "ONE_PASS", "ROWS", "SEEN_WITH_EXTRA", "TIME", "Cell"]
+__all__ = ["ASYMPTOTIC", "DATA", "EPOCHS", "ONE_PASS", "ROWS", "SEEN_WITH_EXTRA", "TIME", "Cell"]
 
 
 class Cell(NamedTuple):
@@ -32,4 +32,5 @@ ASYMPTOTIC = {
     "cnn-ts-lrc": {"mnist": Cell(0.86, "6+2"), "cifar10": Cell(25.74, "8+3"), "svhn": Cell(5.06, "6+3")},
 }
 TIME = {"svm-ss": 1.0, "svm-ts": 2.1, "ss": 1.0, "rr": 156.2, "ts-lrc": 11.7, "ts-ibp-lrc": 17.4, "cnn-ss": 1.0, "cnn-ts-lrc": 2.0}
+EPOCHS = {"mnist": 100, "cifar10": 100, "svhn": 20}
 SEEN_WITH_EXTRA = "svhn"  # whose networks the paper trained on the extra images too

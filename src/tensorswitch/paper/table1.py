@@ -52,12 +52,9 @@ class Entry:
         remarks = []
         if first.data == published.SEEN_WITH_EXTRA and first.family != "svm" and not first.extra:
             remarks.append("without extra images")
-        if self.epochs is not None and first.data in FULL_EPOCHS and first.family != "svm" and self.epochs < FULL_EPOCHS[first.data]:
+        if self.epochs is not None and first.family != "svm" and self.epochs < published.EPOCHS.get(first.data, 0):
             remarks.append(f"{self.epochs} epochs")
         return ", ".join(remarks)
-
-
-FULL_EPOCHS = {"mnist": 100, "cifar10": 100, "svhn": 20}
 
 
 @dataclass
@@ -81,9 +78,9 @@ def rows(records: Iterable[Record]) -> list[Row]:
         one_pass, asymptotic = {}, {}
         for data in dict.fromkeys(r.experiment.data for r in mine):
             of_data = [r for r in mine if r.experiment.data == data]
-            first = _choose(of_data, lambda r: (r.one_pass_validation, r.one_pass), published.ONE_PASS.get(method, {}).get(data), None)
+            first = _choose(of_data, lambda r: (r.one_pass_validation, r.one_pass), published.ONE_PASS.get(method, {}).get(data))
             longest = [r for r in of_data if r.experiment.family == "svm" or r.experiment.epochs > 1]
-            last = _choose(longest, lambda r: (r.best_validation, r.best), published.ASYMPTOTIC.get(method, {}).get(data), longest)
+            last = _choose(longest, lambda r: (r.best_validation, r.best), published.ASYMPTOTIC.get(method, {}).get(data), in_the_end=True)
             if first is not None:
                 one_pass[data] = first
             if last is not None:
@@ -100,13 +97,13 @@ def columns(table: list[Row]) -> list[str]:
 
 
 def _choose(
-    records: list[Record], errors: Callable[[Result], tuple[float, float]], paper: published.Cell | None, longest: list[Record] | None
+    records: list[Record], errors: Callable[[Result], tuple[float, float]], paper: published.Cell | None, in_the_end: bool = False
 ) -> Entry | None:
     """The configuration of least validation error; in the end, only the seeds that were run longest count."""
     groups: dict[str, dict[int, Record]] = defaultdict(dict)
     for record in sorted(records, key=lambda r: r.experiment.epochs):
         seeds = groups[_configuration(record)]
-        if longest is not None and any(r.experiment.epochs < record.experiment.epochs for r in seeds.values()):
+        if in_the_end and any(r.experiment.epochs < record.experiment.epochs for r in seeds.values()):
             seeds.clear()
         seeds[record.experiment.seed] = record
     best: tuple[float, Entry] | None = None
@@ -117,7 +114,7 @@ def _choose(
         if math.isnan(test) or (best is not None and validation >= best[0]):
             continue
         chosen = list(seeds.values())
-        epochs = None if longest is None else max(r.experiment.epochs for r in chosen)
+        epochs = chosen[0].experiment.epochs if in_the_end else None
         spread = 100 * (max(p[1] for p in pairs) - min(p[1] for p in pairs))
         best = (validation, Entry(test, spread, _depth(chosen[0]), chosen, paper, epochs))
     return best and best[1]
@@ -282,7 +279,8 @@ def as_html(table: list[Row]) -> str:
                 cells.append("<td></td>")
                 continue
             notes = [f"paper {entry.paper.error:.2f}<sup>{entry.paper.depth}</sup>", _against(entry).split(", ")[1]] if entry.paper else []
-            notes = [", ".join(notes), *([escape(entry.remark)] if entry.remark else [])]
+            seeds = f"{len(entry.records)} seeds within {entry.spread:.2f}" if len(entry.records) > 1 else ""
+            notes = [", ".join(notes), seeds, escape(entry.remark)]
             small = "<br>".join(n for n in notes if n)
             error = f'<span class="best">{entry.error:.2f}</span>' if entry.best else f"{entry.error:.2f}"
             cells.append(f"<td>{error}<sup>{entry.depth}</sup><small>{small}</small></td>")
