@@ -159,7 +159,7 @@ def test_debug_shows_the_traceback(monkeypatch):
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_control_c_leaves_a_folder_to_go_on_from(folder):
-    command = [sys.executable, "-m", "tensorswitch.cli", "train", *QUICK, "--epochs", "100000", "--out", "a"]
+    command = [sys.executable, "-m", "tensorswitch", "train", *QUICK, "--epochs", "100000", "--out", "a"]
     child = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     deadline = time.monotonic() + 60
     while not (folder / "a" / "checkpoint.safetensors").exists() and time.monotonic() < deadline:
@@ -174,7 +174,7 @@ def test_control_c_leaves_a_folder_to_go_on_from(folder):
 
 
 def test_torchrun_gives_the_history_of_one_process_with_the_doubled_batch(folder):
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29517", "-m", "tensorswitch.cli"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29517", "-m", "tensorswitch"]
     options = ["train", "--kind", "ts-ibp-lrc", "--width", "8", "--lr", "0.05", "--epochs", "2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run([*command, *options, "--batch-size", "16", "--out", "two"], env=environment, capture_output=True, text=True, timeout=120)
