@@ -33,6 +33,20 @@ def test_untrained_weights_are_those_that_training_begins_with(method):
     np.testing.assert_allclose(run(experiment).filters, untrained(experiment, 64, 10), atol=1e-5)
 
 
+def test_where_a_run_goes_on_it_says_first_how_far_it_was(tmp_path):
+    told = []
+
+    def stop(done, total, note):
+        if done == 2:
+            raise KeyboardInterrupt
+
+    experiment = Experiment(method="ss", epochs=4, **QUICK)
+    with pytest.raises(KeyboardInterrupt):
+        run(experiment, tmp_path, stop)
+    run(experiment, tmp_path, lambda done, total, note: told.append((done, total)))
+    assert told == [(2, 4), (3, 4), (4, 4)]
+
+
 def test_an_svm_chooses_by_validation():
     split = load("digits").protocol()
     result = run(Experiment(data="digits", method="svm-ts", depths=[1, 4], Cs=[0.01, 10.0]))

@@ -272,7 +272,7 @@ def train(
     notes : settings of the run; a folder of other settings is refused
     tensorboard : write events too, if tensorboard is installed
     progress : show a bar with losses and errors
-    after : called with each epoch
+    after : called with each epoch; first, where a run goes on, with the last that was done
 
     If the loss is no longer finite :class:`DivergedError` is raised, and the checkpoint of the last good epoch stays.
     """
@@ -289,6 +289,8 @@ def train(
                 raise ValueError(f"{place} has {CHECKPOINT} but no {BEST}; use another folder, or remove {place / CHECKPOINT} to train anew")
         if learner.ranks > 1:
             distributed.barrier()  # so that all have read it before the first one writes
+    if history.epochs and after is not None:
+        after(history.epochs[-1])
     rows = rows.to(learner.device)
     main = learner.rank == 0
     writer = _events(place) if tensorboard and main else None
