@@ -36,12 +36,15 @@ def test_all_files_are_written(smoke):
     assert printed.count("Left out: ") == 3
 
 
-def test_a_second_time_nothing_is_run(smoke):
+def test_a_second_time_nothing_is_run_and_the_figures_are_the_same_files(smoke):
     folder, _ = smoke
     before = {path: path.stat().st_mtime_ns for path in folder.glob("runs/*.json")}
-    result = CliRunner().invoke(app, ["paper", "table1", "--out", str(folder)], catch_exceptions=False)
+    figures = {path: path.read_bytes() for kind in ("png", "svg") for path in folder.glob(f"*.{kind}")}
+    result = CliRunner().invoke(app, ["paper", "all", "--out", str(folder)], catch_exceptions=False)
     assert result.exit_code == 0
     assert {path: path.stat().st_mtime_ns for path in folder.glob("runs/*.json")} == before
+    assert len(figures) == 6
+    assert {path: path.read_bytes() for path in figures} == figures
 
 
 def test_what_there_is_can_be_shown_without_running(smoke, tmp_path):

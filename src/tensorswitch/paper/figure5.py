@@ -43,9 +43,8 @@ def draw(records: Iterable[Record]) -> Figure:
     if not data:
         raise NoResultsError("there are no networks of 16 units on pixels among the results; run `tensorswitch paper figure5` first")
     with look():
-        figure = Figure(figsize=(13, 1.4 * len(data)), layout="constrained")
-        figure.get_layout_engine().set(h_pad=0.02, hspace=0.02)  # type: ignore[union-attr, call-arg]
-        rows = figure.subfigures(len(data), len(PANELS), squeeze=False, wspace=0.03)
+        figure = Figure(figsize=(13, 1.5 * len(data)))
+        rows = figure.subfigures(len(data), len(PANELS), squeeze=False)
         for row, name in zip(rows, data, strict=True):
             for panel, (method, title, learned) in zip(row, PANELS, strict=True):
                 if (name, method) in found:
@@ -66,6 +65,10 @@ def _panel(panel: Figure, record: Record, title: str, learned: bool) -> None:
     images = as_images(weights.tolist(), result.filter_shape)
     if images is None:
         return
-    panel.suptitle(title, fontsize=9)
-    for axes, image in zip(panel.subplots(UNITS // ACROSS, ACROSS).flat, images, strict=True):
+    panel.suptitle(title, fontsize=9, y=0.99)
+    # Places are given, not found by matplotlib's layout, whose last digits change, so that the same figure is the same file.
+    grid = panel.subplots(
+        UNITS // ACROSS, ACROSS, gridspec_kw={"left": 0.02, "right": 0.98, "bottom": 0.05, "top": 0.82, "wspace": 0.06, "hspace": 0.06}
+    )
+    for axes, image in zip(grid.flat, images, strict=True):
         show_filter(axes, image)
