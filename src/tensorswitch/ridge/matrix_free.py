@@ -61,6 +61,7 @@ def solve_matrix_free(
 
     The preconditioner takes gates and inputs for independent, which makes the Gram matrix a Kronecker product of one small matrix for each layer:
     its inverse costs next to nothing and takes care of the directions that all units share.
+    Where λ = 0 leaves more than one answer this finds one of them; the solvers that factorise a matrix refuse.
     """
     gate_weights = check_gate_weights(gate_weights)
     x, targets, sample_weight = check_rows(x, targets, sample_weight, gate_weights)
