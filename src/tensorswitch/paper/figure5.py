@@ -27,7 +27,7 @@ CAPTION = (
     "the latter without what is left of their random beginning. With one channel red is positive and blue negative."
 )
 UNITS, ACROSS, CLASSES = 16, 8, 10
-PANELS = (("ss", "backpropagation", False), ("ts-ibp", "inverted backpropagation", False), ("ts-ibp", "the same, what was learned", True))
+PANELS = (("ss", "backpropagation", False), ("ts-ibp", "inverted backpropagation", False), ("ts-ibp", "what was learned", True))
 
 
 def draw(records: Iterable[Record]) -> Figure:
@@ -59,7 +59,9 @@ def _panel(panel: Figure, record: Record, title: str, learned: bool) -> None:
     weights = np.array(result.filters)
     if learned:
         start = untrained(record.experiment, weights.shape[1], CLASSES)[: len(weights)]
-        weights -= start * ((weights * start).sum(1) / (start * start).sum(1))[:, None]
+        left = (weights * start).sum(1) / (start * start).sum(1)
+        weights -= start * left[:, None]
+        title += f" ({100 * left.mean():.0f} % of the beginning is left)"
     else:
         title += f": error {100 * result.best:.1f} %"
     images = as_images(weights.tolist(), result.filter_shape)
