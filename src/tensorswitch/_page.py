@@ -10,13 +10,14 @@ from tensorswitch._files import write_text
 
 STYLE = """
 :root { color-scheme: light; } * { box-sizing: border-box; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 78rem; margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff; }
 h1, h2 { font-weight: 600; line-height: 1.2; } h2 { margin-top: 2.5rem; } code { font-size: .85em; overflow-wrap: anywhere; }
 .table { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
-th, td { padding: .4rem .7rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; vertical-align: top; }
+th, td { padding: .4rem .45rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; vertical-align: top; }
 th[colspan] { text-align: center; } th:first-child, td:first-child { text-align: left; } td.left { text-align: left; }
 .best { font-weight: 700; } tr.rule td { border-top: 2px solid #888; }
-td small { display: block; color: #666; font-weight: 400; } th.sorts { cursor: pointer; } th.sorts::after { content: " ↕"; color: #999; }
+td small { display: block; color: #666; font-size: .75rem; font-weight: 400; }
+th.sorts { cursor: pointer; } th.sorts::after { content: " ↕"; color: #999; }
 figure { margin: 1rem 0; } img { max-width: 100%; height: auto; } figcaption, .small { color: #666; font-size: .9rem; }
 sup { font-size: .7em; } @media (max-width: 40rem) { body { margin: 1rem auto; } th, td { padding: .3rem .4rem; font-size: .85rem; } }
 """

@@ -3,6 +3,8 @@
 import re
 import shlex
 import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -51,9 +53,12 @@ def test_what_there_is_can_be_shown_without_running(smoke, tmp_path):
     (tmp_path / "runs").mkdir()
     for path in smoke[0].glob("runs/*-ss-*.json"):
         shutil.copy(path, tmp_path / "runs")
+    failed = replace(Record.read(next(smoke[0].glob("runs/digits-rr-*.json"))), result=None, error="DivergedError: too fast")
+    (tmp_path / "runs" / "rr.json").write_text(failed.to_json())
     result = CliRunner().invoke(app, ["paper", "all", "--out", str(tmp_path), "--no-run"], catch_exceptions=False)
     assert result.exit_code == 0
     assert "experiments, which are not done" in result.output
+    assert "Left out: digits, MLP TS RR, 32 gates, pixels, seed 0, which failed: DivergedError: too fast" in result.output
     assert not (tmp_path / "runs" / "running").exists()
     assert {"table1.md", "figure2.png", "figure5.png", "report.html"} <= {p.name for p in tmp_path.iterdir()}
     with pytest.raises(ValueError, match="has no results of figure4 yet; leave --no-run away"):
@@ -112,6 +117,10 @@ def test_the_page_in_a_browser(smoke, tmp_path):
             driver.execute_script("arguments[0].click()", head)
             assert errors() == sorted(errors())[::direction]
         assert driver.get_log("browser") == []
+        driver.set_window_size(1280, 900)
+        driver.get((Path(__file__).parents[2] / "docs" / "results" / "report.html").as_uri())
+        table = driver.find_element(By.ID, "table1")  # three data sets, all in sight on a laptop
+        assert driver.execute_script("return arguments[0].getBoundingClientRect().right <= document.documentElement.clientWidth", table)
     finally:
         driver.quit()
 

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from tensorswitch._figures import save_figure
 from tensorswitch._files import make_folder
+from tensorswitch._live import title
 from tensorswitch.experiments import Experiment
 from tensorswitch.paper import NoResultsError, figure2, figure4, figure5, page, table1
 from tensorswitch.paper.grids import SCALES, Plan, plan
@@ -44,9 +45,10 @@ def finished(experiments: Sequence[Experiment], folder: Path) -> list[Record]:
 
 
 def left_out(plan: Plan, records: Sequence[Record]) -> list[str]:
-    """In words: what the plan leaves out of the paper's experiments, and what of the plan is not done."""
-    missing = len(plan.experiments) - sum(r.error is None for r in records)
-    return [*plan.left_out, *([f"{missing} of {len(plan.experiments)} experiments, which are not done"] if missing else [])]
+    """In words: what the plan leaves out of the paper's experiments, and what of the plan is not done or failed."""
+    missing, count = len(plan.experiments) - len(records), len(plan.experiments)
+    failed = [f"{title(r.experiment)}, which failed: {r.error}" for r in records if r.error is not None]
+    return [*plan.left_out, *([f"{missing} of {count} experiments, which are not done"] if missing else []), *failed]
 
 
 def terminal_table(records: list[Record], width: int) -> Table:
