@@ -10,10 +10,12 @@ demo: $(READY)
 	$(BIN)/tensorswitch compare --data digits
 
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"  # a core for each worker
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"  # a core for each worker
 
+# A thousand examples of every property, damaged files, a hundred kills, the largest matrices.
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -k "properties or fuzz" --hypothesis-profile slow
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from tensorswitch import _bfloat16
 from tensorswitch.cli import app, main
 from tensorswitch.models import load_model
 
@@ -127,7 +128,13 @@ def test_data_commands():
         (["train", "--out", "file"], 1, "error: file is to be a folder, but a file of that name is in the way"),
         (["compare", "--out", "file"], 1, "error: file is to be a folder, but a file of that name is in the way"),
         (["compare", "--depth", "0"], 1, "error: depth must be a positive integer, got 0"),
-        (["compare", "--seed", "-1"], 1, "error: seed must be a whole number"),
+        (["compare", "--seed", "-1"], 1, "error: seed must be an integer of at least 0"),
+        (["train", "--seed", "-1"], 1, "error: seed must be an integer of at least 0"),
+        (["train", "--device", "nowhere"], 1, "error: device 'nowhere' cannot be used here"),
+        (["train", "--width", "10000000"], 1, "error: a network of depth 2, width 10000000 has"),
+        (["train", "--depth", "99999999"], 1, "error: depth must be at most 10,000 in all, got 99,999,999"),
+        (["sweep", "deep.toml"], 1, "error: deep.toml is not a TOML file: maximum recursion depth exceeded"),
+        (["train", "--config", "deep.toml"], 2, "deep.toml is not a TOML file"),
         (["sweep", "none.toml"], 1, "error: none.toml is not there"),
         (["run", "data=digits"], 1, "error: an experiment needs method"),
         (["run", "data=digits", "method=ss", "depth=1", "depth=2"], 1, "error: each setting may be given once; got data method depth depth"),
@@ -140,6 +147,7 @@ def test_data_commands():
 )
 def test_errors_are_one_line_and_tell_what_to_do(arguments, code, message, monkeypatch, capsys, folder):
     (folder / "file").touch()
+    (folder / "deep.toml").write_text("a = " + "[" * 10_000)
     monkeypatch.setattr(sys, "argv", ["tensorswitch", *arguments])
     with pytest.raises(SystemExit) as caught:
         main()
@@ -306,3 +314,25 @@ def test_a_method_that_diverges_does_not_stop_the_others(folder):
     assert "DivergedError: the loss is not finite in epoch 1" in " ".join(result.output.split())
     assert result.exit_code == 1
     assert (folder / "c" / "report.html").exists()
+
+
+def test_escape_codes_in_names_do_not_reach_the_terminal(folder):
+    data = table(folder / "d.csv", ["\x1b[31mred", "b\x07ell"])
+    printed = run("data", "info", data).output
+    assert "\x1b" not in printed
+    assert "\x07" not in printed
+    assert r"\x1b[31mred" in printed
+
+
+def test_the_help_of_sweep_says_what_the_file_is():
+    assert "[]" not in run("sweep", "--help").output
+
+
+def test_bfloat16_that_does_not_work_ends_in_one_line(folder, monkeypatch):
+    monkeypatch.setattr(_bfloat16, "PROBE", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
+    _bfloat16.bfloat16_problem.cache_clear()
+    try:
+        with pytest.raises(ValueError, match=r"do not work on this machine .*SIGILL.* ONEDNN_MAX_CPU_ISA"):
+            run("train", *QUICK, "--precision", "bf16")
+    finally:
+        _bfloat16.bfloat16_problem.cache_clear()

@@ -120,7 +120,7 @@ def test_every_method_has_a_family():
         ({"data": "digits", "method": "ss", "lr": float("nan")}, "lr must be a finite number above 0, got nan"),
         ({"data": "digits", "method": "ss", "lr": "fast"}, "lr must be a finite number above 0, got 'fast'"),
         ({"data": "digits", "method": "ss", "momentum": float("inf")}, "momentum must be a finite number of at least 0"),
-        ({"data": "digits", "method": "ss", "seed": -1}, "seed must be a whole number"),
+        ({"data": "digits", "method": "ss", "seed": -1}, "seed must be an integer"),
         ({"data": 5, "method": "ss"}, "data must be a name or a path, got 5"),
         ({"data": "digits", "method": "ss", "extra": "no"}, "extra must be true or false, got 'no'"),
         ({"data": "digits", "method": "svm-ts", "Cs": []}, "Cs must not be empty"),

@@ -178,3 +178,11 @@ def test_progress_is_shown_when_asked_for(capfd):
 def test_wrong_arguments_are_named(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("kernel", [ss_kernel, ts_kernel])
+@pytest.mark.parametrize(("dtype", "large"), [(np.float32, 1e30), (np.float64, 1e200), (np.float64, 1e300)])
+def test_lengths_may_be_as_far_apart_as_the_type_allows(kernel, dtype, large):
+    x, y = np.array([[large, 0]], dtype), np.array([[1 / large, 0], [0, 1 / large]], dtype)
+    expected = kernel(np.array([[1.0, 0]]), np.array([[1.0, 0], [0, 1.0]]))
+    np.testing.assert_allclose(kernel(x, y), expected, rtol=1e-6, atol=1e-6)

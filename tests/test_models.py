@@ -1,10 +1,12 @@
+import resource
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
-from tensorswitch import SwitchedConv2d, SwitchedLinear, TensorSwitching
+from tensorswitch import SwitchedConv2d, SwitchedLinear, TensorSwitching, models
 from tensorswitch.models import KINDS, build, cnn, load_model, mlp, save_model
 
 
@@ -123,3 +125,37 @@ def test_blocks_of_different_lengths():
         cnn(1, 8, 10, convolutions=(1, 1, 1), channels=(4, 4))
     with pytest.raises(ValueError, match="size has 1 numbers for 2 axes, height and width"):
         cnn(1, (32,), 10)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"width": [100_000_000], "depth": 1},
+        {"width": 8, "depth": 10**9},
+        {"in_features": 10**12},
+        {"width": [10**30], "depth": 1},
+    ],
+)
+def test_a_crafted_description_is_refused_before_anything_is_allocated(tmp_path, change, monkeypatch):
+    network = mlp(4, 3, kind="ts-lrc", depth=1, width=8)
+    network.description.update(change)
+    save_model(network, tmp_path / "m")
+    monkeypatch.setattr(models, "available_memory", lambda: 2.0**60)  # or the machine would refuse
+    start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ValueError, match="does not hold the weights that its description asks for"):
+        load_model(tmp_path / "m")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start < 200_000  # kilobytes
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "message"),
+    [
+        (lambda: mlp(64, 10, width=10**7, depth=2), MemoryError, "depth 2, width 10000000 has 7.4e.15 weights, .* GB of memory are available"),
+        (lambda: cnn(1, 32, 10, channels=(32, 10**7)), MemoryError, "GB of memory are available"),
+        (lambda: mlp(4, 3, width=2, depth=99_999_999), ValueError, "depth must be at most 10,000 in all, got 99,999,999"),
+        (lambda: cnn(1, 32, 10, convolutions=10**9), ValueError, "convolutions must be at most 10,000"),
+    ],
+)
+def test_networks_that_do_not_fit_are_refused_at_once(build, error, message):
+    with pytest.raises(error, match=message):
+        build()

@@ -94,6 +94,7 @@ def test_gradients_reach_the_previous_layer_through_the_copies_only(case):
     assert_close(((fixed(x + step) - fixed(x)) * error).sum(), (step * expected).sum(), rtol=1e-5, atol=1e-12)
 
 
+@pytest.mark.usefixtures("bfloat16")
 @pytest.mark.parametrize("learn_gates", [None, "ibp"])
 def test_autocast(case, learn_gates):
     build, in_shape, _ = case

@@ -14,11 +14,11 @@ import torch
 from torch import distributed, multiprocessing
 from torch.testing import assert_close
 
-from tensorswitch._files import read_tensors
+from tensorswitch._files import read_header, read_tensors, write_tensors
 from tensorswitch.data import load
 from tensorswitch.history import Epoch, History
 from tensorswitch.models import KINDS, mlp
-from tensorswitch.training import FORMAT, DivergedError, Learner, Rows, train
+from tensorswitch.training import BEST, CHECKPOINT, FORMAT, NEXT_BEST, DivergedError, Learner, Rows, train
 
 
 def digits(rows=300):
@@ -134,6 +134,7 @@ def test_weights_that_explode_in_the_last_step_are_not_kept(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("bfloat16")
 def test_bfloat16_learns_too():
     rows, _, test = digits(1000)
     history = train(learner("ts-lrc", precision="bf16"), rows, epochs=3, test=test)
@@ -250,3 +251,53 @@ def test_two_processes_give_the_curve_of_one_with_the_doubled_batch(tmp_path, ki
     history = train(alone, rows, epochs=3, validation=validation)
     assert_close(result["losses"], torch.tensor([e.train_loss for e in history.epochs]), rtol=1e-4, atol=1e-5)
     assert_close(result["weights"], weights(alone), rtol=1e-3, atol=1e-4)
+
+
+def test_killed_between_best_and_checkpoint_the_best_epoch_is_in_the_history(tmp_path, monkeypatch):
+    """The best epoch's weights may be on the disk before the checkpoint knows of that epoch."""
+    rows, validation, _ = digits()
+    train(learner(), rows, epochs=2, validation=validation, folder=tmp_path)
+    save = Learner.save
+
+    def killed(self, path, *arguments):
+        if Path(path).name == CHECKPOINT:
+            raise KeyboardInterrupt
+        save(self, path, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "save", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train(learner(), rows, epochs=3, validation=validation, folder=tmp_path)
+    history = train(learner(), rows, epochs=2, validation=validation, folder=tmp_path)
+    best = read_header(tmp_path / BEST, FORMAT)
+    assert best["epochs_done"] == history.best.epoch <= 2
+    assert len(json.loads((tmp_path / "history.json").read_text())) == 2
+    assert not (tmp_path / NEXT_BEST).exists()
+
+
+@pytest.mark.parametrize("history", ["{", "[" * 100_000, '[{"epoch": 1}]', "5"])
+def test_a_damaged_checkpoint_is_named(tmp_path, history):
+    rows, validation, _ = digits()
+    train(learner(), rows, epochs=1, validation=validation, folder=tmp_path)
+    tensors, header = read_tensors(tmp_path / CHECKPOINT, FORMAT)
+    write_tensors(tmp_path / CHECKPOINT, FORMAT, tensors, {**header, "history": history})
+    with pytest.raises(ValueError, match=r"checkpoint.safetensors is not a checkpoint of this network"):
+        train(learner(), rows, epochs=2, validation=validation, folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"seed": -1}, "seed must be an integer of at least 0"),
+        ({"device": "nowhere"}, "device 'nowhere' cannot be used here"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(option, message):
+    with pytest.raises(ValueError, match=message):
+        learner(**option)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
+def test_a_gpu_that_is_not_there_is_named():
+    with pytest.raises(ValueError, match="device 'cuda' cannot be used here: "):
+        learner(device="cuda")

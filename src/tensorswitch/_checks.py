@@ -66,6 +66,23 @@ def check_above_zero(**numbers: float) -> None:
             raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
 
 
+def check_seed(seed: int) -> int:
+    """Return the seed; raise unless it is an integer that torch takes."""
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed must be an integer of at least 0 and below 2^63, got {seed!r}")
+    return int(seed)
+
+
+def check_device(device: torch.device | str) -> torch.device:
+    """Return the device; raise if torch does not know it or this machine does not have it."""
+    try:
+        torch.empty(0, device=device)
+        return torch.device(device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).split("\n")[0]
+        raise ValueError(f"device {str(device)!r} cannot be used here: {reason}") from error
+
+
 def from_numpy(array: np.ndarray) -> Tensor:
     """Without a copy, unless the array may not be written to, such as a memory map: torch would warn of it."""
     return torch.from_numpy(array if array.flags.writeable else array.copy())

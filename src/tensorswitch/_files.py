@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import platform
+import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,20 +38,64 @@ def only_one(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Write to the path it gives; that file takes the place of ``path`` once it is complete and on the disk, or is gone if anything fails."""
+    """Write a file that is either complete or not there.
+
+    Yields the path of a temporary file beside ``path``. If the block succeeds, the file is flushed
+    to disk and replaces ``path``; if it fails, the file is removed. Its name is random and it is
+    created exclusively, so no link planted there is followed, and its mode follows the umask.
+    Files that killed processes left behind are removed.
+    """
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file to write")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} into")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    _remove_leftovers(path)
+    partial = path.with_name(f".{path.name}.{_host()}-{os.getpid()}-{secrets.token_hex(8)}.part")
     try:
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+        descriptor = os.open(partial, flags, 0o666)
+        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+        os.close(descriptor)
         yield partial
+        os.chmod(partial, mode)  # some writers create the file again, readable by the owner only
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.replace(path)
+    except OSError as error:
+        if error.errno is None or (error.filename is not None and error.filename != str(partial)):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove temporary files of processes that no longer run on this machine."""
+    prefix = f".{path.name}.{_host()}-"
+    for entry in path.parent.iterdir():
+        name = entry.name
+        if name.startswith(prefix) and name.endswith(".part"):
+            process = name.removeprefix(prefix).split("-")[0]
+            if process.isdecimal() and not _is_running(int(process)):
+                entry.unlink(missing_ok=True)
+
+
+def _host() -> str:
+    """A short name of this machine, since a folder may be shared with others."""
+    return hashlib.blake2b(platform.node().encode(), digest_size=3).hexdigest()
+
+
+def _is_running(process: int) -> bool:
+    if os.name != "posix":  # where signal 0 is not a question
+        return True
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # not ours to signal
+        return True
+    return True
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -63,12 +111,21 @@ def write_tensors(path: str | Path, kind: str, tensors: dict[str, Tensor], heade
     with replacing(path) as partial:
         try:
             save_file(tensors, partial, {"tensorswitch": json.dumps({"format": kind, **header})})
-        except SafetensorError as error:  # as it calls a full disk
+        except SafetensorError as error:  # a full disk, for example
             raise OSError(f"{path} could not be written: {error}") from error
 
 
 def read_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors of a safetensors file and its header, which must be of this format."""
+    """Return the tensors of a safetensors file and its header, which must be of this format."""
+    return _read(path, kind, True)
+
+
+def read_header(path: str | Path, kind: str) -> dict[str, Any]:
+    """Return the header of a safetensors file, which must be of this format."""
+    return _read(path, kind, False)[1]
+
+
+def _read(path: str | Path, kind: str, with_tensors: bool) -> tuple[dict[str, Tensor], dict[str, Any]]:
     from safetensors import SafetensorError, safe_open
 
     if not Path(path).is_file():
@@ -78,6 +135,7 @@ def read_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[s
             header = json.loads((file.metadata() or {}).get("tensorswitch", "{}"))
             if not isinstance(header, dict) or header.get("format") != kind:
                 raise ValueError(f"{path} does not hold {kind}")
-            return {key: file.get_tensor(key) for key in file.keys()}, header  # noqa: SIM118
-    except (SafetensorError, json.JSONDecodeError) as error:
+            names = list(file.keys()) if with_tensors else []
+            return {name: file.get_tensor(name) for name in names}, header
+    except (SafetensorError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{path} is not a whole safetensors file: {error}") from error

@@ -1,4 +1,4 @@
-"""Memory that costs no page faults.
+"""Memory without page faults, and how much of it there is.
 
 Fresh memory comes in pages of 4 KiB, each a trap into the kernel: a large buffer costs several times more to obtain than to fill.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 import mmap
+import os
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -36,7 +38,7 @@ class _Workspace(threading.local):
         buffer = self.buffers.get(key)
         if buffer is None or len(buffer) < size:
             with torch.inference_mode(False):  # a buffer made in inference mode could not be used outside it
-                self.buffers[key] = buffer = torch.empty(size, dtype=like.dtype)
+                self.buffers[key] = buffer = torch.empty(size, dtype=like.dtype, device=like.device)
         with torch.inference_mode(False):
             self.views[key] = view = buffer[:size].view(shape)
         return view
@@ -62,3 +64,19 @@ def empty(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Ten
     with suppress(OSError):  # not every kernel has them
         memory.madvise(mmap.MADV_HUGEPAGE)
     return torch.frombuffer(memory, dtype=dtype).view(shape)
+
+
+def available_memory() -> float:
+    """Return the bytes that can be allocated now, on the machine or in its container."""
+    available = math.inf
+    with suppress(OSError, ValueError, AttributeError):
+        available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with suppress(OSError, StopIteration):  # what the kernel would free for us counts too
+        line = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable"))
+        available = 1024 * float(line.split()[1])
+    with suppress(OSError, ValueError):
+        group = Path("/sys/fs/cgroup")
+        limit, used = (float((group / name).read_text()) for name in ("memory.max", "memory.current"))
+        cached = dict(line.split() for line in (group / "memory.stat").read_text().splitlines()).get("inactive_file", "0")
+        available = min(available, limit - used + float(cached))
+    return available

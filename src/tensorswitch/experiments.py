@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tensorswitch._checks import check_above_zero, check_number, check_positive
+from tensorswitch._checks import check_above_zero, check_number, check_positive, check_seed
 from tensorswitch.data import NAMES, Dataset, Split, load
 from tensorswitch.estimators import TSKernelSVC, kernel_svc_grid
 from tensorswitch.history import Epoch
@@ -114,8 +114,7 @@ class Experiment:
             object.__setattr__(self, name, float(getattr(self, name)))
         for name in ("Cs", "alphas"):
             object.__setattr__(self, name, tuple(map(float, getattr(self, name))))
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
-            raise ValueError(f"seed must be a whole number, at least 0 and below 2^63, got {self.seed!r}")
+        check_seed(self.seed)
         if self.family == "cnn" and len(self.convolutions) != len(self.channels):
             raise ValueError(f"convolutions {self.convolutions} and channels {self.channels} must have a number for each block")
 

@@ -165,12 +165,14 @@ class _UnitRows:
     def __init__(self, x: Tensor) -> None:
         self.x = x
         # Multiplied by a power of two first, exactly, so that no square overflows or underflows.
-        exponent = torch.frexp(_largest(x)).exponent.clamp(-120, 120)
-        self.factor = torch.ldexp(torch.ones_like(exponent, dtype=x.dtype), -exponent)
+        most = 120 if x.dtype == torch.float32 else 1000
+        exponent = torch.frexp(_largest(x)).exponent.clamp(-most, most)
+        self.factor = _power_of_two(-exponent, x.dtype)
         square = torch.cat([(x[part] * self.factor[part]).double().square_().sum(1, keepdim=True) for part in _row_blocks(x)])
         self.length = torch.where(square > 0, square.sqrt(), 1).to(x.dtype)
-        self.norms = torch.ldexp(square.sqrt(), exponent).to(x.dtype)
-        self.squares = torch.ldexp(square, 2 * exponent)[:, 0].to(x.dtype)
+        factor = self.factor.double()
+        self.norms = (square.sqrt() / factor).to(x.dtype)
+        self.squares = (square / factor / factor)[:, 0].to(x.dtype)
         self.rows = None if x.numel() * x.element_size() > UNIT_BYTES else self._make(slice(None))
 
     def __getitem__(self, part: slice) -> Tensor:
@@ -178,6 +180,11 @@ class _UnitRows:
 
     def _make(self, part: slice) -> Tensor:
         return (self.x[part] * self.factor[part]).div_(self.length[part])
+
+
+def _power_of_two(exponent: Tensor, dtype: torch.dtype) -> Tensor:
+    """``2^exponent``, exactly; :func:`torch.ldexp` overflows beyond the range of float32."""
+    return torch.from_numpy(np.ldexp(1.0, exponent.cpu().numpy())).to(exponent.device, dtype)
 
 
 def _row_blocks(x: Tensor) -> list[slice]:
@@ -240,7 +247,8 @@ def _sweep(a: Tensor, b: Tensor, wanted: Iterable[tuple[str, int]]) -> Iterator[
             u.add_(rest, alpha=-1 / math.pi).clamp_(min=0)
 
 
-_HALF, _ONE = torch.tensor(0.5), torch.tensor(1.0)
+# On the CPU whatever the default device is.
+_HALF, _ONE = torch.tensor(0.5, device="cpu"), torch.tensor(1.0, device="cpu")
 
 
 def _arcsine_of_root(u: Tensor, out: Tensor, scratch: Tensor) -> None:

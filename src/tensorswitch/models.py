@@ -8,21 +8,25 @@ TS-IBP    the deep uncompressed network, TensorSwitching
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from tensorswitch._checks import check_positive
 from tensorswitch._files import read_tensors, write_tensors
+from tensorswitch._memory import available_memory
 from tensorswitch.nn import SwitchedConv2d, SwitchedLinear, TensorSwitching
 
 __all__ = ["KINDS", "build", "cnn", "load_model", "mlp", "save_model"]
 
 KINDS = ("ss", "ts-lrc", "ts-ibp-lrc", "ts-ibp")
 FORMAT = "tensorswitch.model"
+MOST_LAYERS = 10_000  # more would take minutes to build
 
 
 class Network(nn.Sequential):
@@ -56,6 +60,7 @@ def mlp(
     """
     widths = _widths(depth, width)
     ts = _ts_layers(kind, depth, ts_layers)
+    _check_memory(_count(in_features, out_features, kind, widths, ts), f"depth {depth}, width {width}")
     network = Network(*_layers(in_features, out_features, kind, widths, ts, bias))
     network.description = {
         "architecture": "mlp",
@@ -107,6 +112,13 @@ def cnn(
     if kind == "ts-ibp" and ts_blocks:
         raise ValueError("the uncompressed TS network ('ts-ibp') has no convolutions; use kind 'ts-ibp-lrc' for ts_blocks")
     widths, ts = _widths(depth, width), _ts_layers(kind, depth, ts_layers)
+    _check_layers("convolutions", sum(repeats))
+    flat = int(channels[-1]) * (height >> len(channels)) * (across >> len(channels))
+    count = flat * widths[0] + _count(widths[0], out_features, kind, widths, ts)
+    for n, below, repeat in zip(channels, [in_channels, *channels], repeats, strict=False):
+        wide = n if kind != "ss" and ts_blocks else 1
+        count += 9 * n * wide * (below + (repeat - 1) * n)
+    _check_memory(count, f"channels {tuple(channels)}, width {width}")
     layers: list[nn.Module] = []
     below = in_channels
     for block, (n, repeat) in enumerate(zip(channels, repeats, strict=True), 1):
@@ -118,7 +130,6 @@ def cnn(
                 if i == repeat - 1:
                     layers.append(nn.MaxPool2d(2))
             below = n
-    flat = below * (height >> len(channels)) * (across >> len(channels))
     layers += [nn.Flatten(), _glorot(nn.Linear(flat, widths[0])), nn.ReLU()]
     network = Network(*layers, *_layers(widths[0], out_features, kind, widths, ts, True))
     network.description = {
@@ -167,8 +178,35 @@ def _learn(kind: str) -> str | None:
     return "ibp" if kind.startswith("ts-ibp") else None
 
 
+def _count(n_in: int, out: int, kind: str, widths: Sequence[int], ts: set[int]) -> int:
+    """How many weights the fully connected layers have, without building them."""
+    if kind == "ts-ibp":
+        return math.prod(widths) * n_in * out
+    count = 0
+    for number, n in enumerate(widths, 1):
+        last = number == len(widths)
+        count += n * n_in * ((out if last else n) if number in ts else 1)
+        n_in = n
+    return count
+
+
+def _check_memory(weights: int, what: str) -> None:
+    """Raise if the weights alone do not fit, instead of an allocator's stack trace."""
+    needed, available = 4 * weights, available_memory()
+    if needed > available:
+        raise MemoryError(
+            f"a network of {what} has {weights:.3g} weights, {needed / 2**30:.3g} GB, but {available / 2**30:.3g} GB of memory are available"
+        )
+
+
+def _check_layers(name: str, count: int) -> None:
+    if count > MOST_LAYERS:
+        raise ValueError(f"{name} must be at most {MOST_LAYERS:,} in all, got {count:,}")
+
+
 def _widths(depth: int, width: int | Sequence[int]) -> list[int]:
     check_positive(depth=depth)
+    _check_layers("depth", depth)
     return _one_for_each("width", width, depth, "layers")
 
 
@@ -223,9 +261,12 @@ def load_model_with_extra(path: str | Path) -> tuple[Network, dict[str, Tensor],
     """The network, the tensors kept beside it, and the notes."""
     tensors, header = read_tensors(path, FORMAT)
     try:
-        network = build(header["description"])
         weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
-        network.to(next(t.dtype for t in weights.values() if t.is_floating_point())).load_state_dict(weights)
-    except (KeyError, TypeError, ValueError, RuntimeError, StopIteration) as error:
+        if not weights:
+            raise ValueError("it holds no weights")
+        with torch.device("meta"):  # nothing is allocated before the sizes are seen to agree
+            network = build(header["description"])
+        network.load_state_dict(weights, assign=True)
+    except (KeyError, TypeError, ValueError, RuntimeError, MemoryError, OverflowError) as error:
         raise ValueError(f"{path} does not hold the weights that its description asks for: {error}") from error
     return network, {name.removeprefix("extra."): t for name, t in tensors.items() if name.startswith("extra.")}, header.get("notes", {})

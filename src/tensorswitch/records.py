@@ -53,7 +53,7 @@ class Record:
             if result is not None and not all(isinstance(getattr(result, name), int | float) for name in _NUMBERS):
                 raise TypeError("errors must be numbers")
             return cls(Experiment(**content["experiment"]), result, content["error"], content["made"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"{path} is not the record of an experiment ({error}); remove it to have it done again") from error
 
 

@@ -195,7 +195,7 @@ def experiments_from_toml(path: Path) -> list[Experiment]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(f"{path} is not there") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a TOML file: {error}") from None
     grids = content.pop("grid", [{}])
     if not isinstance(grids, list) or not all(isinstance(g, dict) for g in grids):

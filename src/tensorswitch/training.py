@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn import functional as F
 
-from tensorswitch._checks import check_above_zero, check_number, check_positive, from_numpy
-from tensorswitch._files import make_folder, read_tensors, write_tensors, write_text
+from tensorswitch._bfloat16 import bfloat16_problem
+from tensorswitch._checks import check_above_zero, check_device, check_number, check_positive, check_seed, from_numpy
+from tensorswitch._files import make_folder, read_header, read_tensors, write_tensors, write_text
 from tensorswitch._progress import progress_bar
 from tensorswitch.history import Epoch, History
 
@@ -28,6 +29,7 @@ __all__ = ["DivergedError", "Epoch", "History", "Learner", "Rows", "train"]
 
 FORMAT = "tensorswitch.checkpoint"
 CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
+NEXT_BEST = "next-best.safetensors"  # becomes BEST when the checkpoint knows of it
 ADVICE = "use a smaller learning rate"
 EVALUATION_ROWS = 4096
 LOOK_EVERY = 16  # steps between looks at the loss where looking waits for a device
@@ -37,6 +39,10 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {"sgd": torch.optim.SGD, "a
 
 class DivergedError(ArithmeticError):
     """The loss is no longer a number."""
+
+
+class _OtherRunError(ValueError):
+    """A checkpoint is of a run with other settings."""
 
 
 @dataclass
@@ -89,10 +95,13 @@ class Learner:
         _check_name("optimizer", optimizer, OPTIMIZERS)
         if precision not in (None, "bf16"):
             raise ValueError(f"precision must be None or 'bf16', got {precision!r}")
+        if precision and torch.device(device).type == "cpu" and (problem := bfloat16_problem()):
+            raise ValueError(f"precision 'bf16': {problem}")
         check_above_zero(lr=lr)
         check_number(momentum=momentum, weight_decay=weight_decay)
         check_positive(batch_size=batch_size)
-        self.device, self.precision, self.batch_size = torch.device(device), precision, int(batch_size)
+        check_seed(seed)
+        self.device, self.precision, self.batch_size = check_device(device), precision, int(batch_size)
         self.network, self.loss_name = network.to(self.device), loss
         self.ranks = distributed.get_world_size() if distributed.is_initialized() else 1
         self.rank = distributed.get_rank() if self.ranks > 1 else 0
@@ -122,7 +131,7 @@ class Learner:
         if not len(rows.x) or len(rows.x) != len(rows.y):
             raise ValueError(f"training needs rows, each with its target; got {len(rows.x)} rows and {len(rows.y)} targets")
         self.network.train()
-        order = torch.randperm(len(rows.x), generator=self.generator).to(rows.x.device)
+        order = torch.randperm(len(rows.x), generator=self.generator, device="cpu").to(rows.x.device)
         x, y = rows.x.index_select(0, order), rows.y.index_select(0, order)  # one gather, then batches are slices
         loss_function, losses, wrong = LOSSES[self.loss_name], torch.zeros((), device=self.device), torch.zeros((), device=self.device)
         together = self.batch_size * self.ranks
@@ -205,13 +214,15 @@ class Learner:
         tensors, header = read_tensors(path, FORMAT)
         try:
             return self._restore(path, tensors, header, notes)
-        except (KeyError, TypeError, RuntimeError, AttributeError) as error:
+        except (KeyError, TypeError, RuntimeError, AttributeError, ValueError) as error:
+            if isinstance(error, _OtherRunError):
+                raise
             raise ValueError(f"{path} is not a checkpoint of this network; use another folder, or remove it ({error})") from error
 
     def _restore(self, path: str | Path, tensors: dict[str, Tensor], header: dict[str, Any], notes: dict[str, Any]) -> History:
         if header["notes"] != notes:
             different = sorted(k for k in {*header["notes"], *notes} if header["notes"].get(k) != notes.get(k))
-            raise ValueError(f"{path} was made with other settings ({', '.join(different)} differ); use another folder, or remove it")
+            raise _OtherRunError(f"{path} was made with other settings ({', '.join(different)} differ); use another folder, or remove it")
         self.network.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
         state: dict[int, dict[str, Any]] = {int(k): dict(v) for k, v in header["scalars"].items()}
         for key, value in tensors.items():
@@ -285,6 +296,8 @@ def train(
         make_folder(place)
         if (place / CHECKPOINT).exists():
             history = learner.restore(place / CHECKPOINT, notes)
+            if learner.rank == 0:
+                _settle_best(place, history)
             if not (place / BEST).exists():
                 raise ValueError(f"{place} has {CHECKPOINT} but no {BEST}; use another folder, or remove {place / CHECKPOINT} to train anew")
         if learner.ranks > 1:
@@ -312,16 +325,30 @@ def train(
                     if key != "epoch" and not math.isnan(value):
                         writer.add_scalar(key, value, number)
             if place is not None and main:
+                # A process may be killed between any two writes. The checkpoint decides what is
+                # done, so the best epoch takes its place after it, and not before.
                 if history.best is epoch:
-                    learner.save(place / BEST, history, notes)
-                write_text(place / "history.csv", history.to_csv())
-                write_text(place / "history.json", history.to_json())
-                learner.save(place / CHECKPOINT, history, notes)  # last: what it says is done, is done
+                    learner.save(place / NEXT_BEST, history, notes)
+                learner.save(place / CHECKPOINT, history, notes)
+                _settle_best(place, history)
             if after is not None:
                 after(epoch)
     if writer is not None:
         writer.close()
     return history
+
+
+def _settle_best(place: Path, history: History) -> None:
+    """Make the files agree with the checkpoint that has this history."""
+    following = place / NEXT_BEST
+    if following.exists():
+        header = read_header(following, FORMAT)
+        if header.get("epochs_done") == history.best.epoch:
+            following.replace(place / BEST)
+        else:  # of an epoch that never was
+            following.unlink()
+    write_text(place / "history.csv", history.to_csv())
+    write_text(place / "history.json", history.to_json())
 
 
 def _stalled(history: History, patience: int | None) -> bool:

@@ -1,3 +1,4 @@
+import gzip
 import hashlib
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -224,3 +225,29 @@ def test_nothing_is_unpickled(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.array([{"a": 1}], dtype=object), y=np.zeros(1))
     with pytest.raises(DataError, match=r"a.npz cannot be read.*allow_pickle=False"):
         load(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("labels", [np.array([0, 1, np.inf] * 8), np.array([0, 1, 1e20] * 8)])
+def test_labels_that_are_no_integers_are_refused(tmp_path, labels):
+    np.savez(tmp_path / "d.npz", x=np.ones((24, 2)), y=labels)
+    with pytest.raises(DataError, match=r"d.npz: the labels (are fractions, missing or infinite|reach 1e\+20)"):
+        load(tmp_path / "d.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("train-images-idx3-ubyte.gz", (0, 28, 28)),
+        ("train-images-idx3-ubyte.gz", (784,)),
+        ("t10k-labels-idx1-ubyte.gz", (2, 3, 4)),
+        ("t10k-labels-idx1-ubyte.gz", (0,)),
+    ],
+)
+def test_idx_files_of_the_wrong_shape_are_named(idx_files, tmp_path, name, shape):
+    for file, content in idx_files.items():
+        (tmp_path / file).write_bytes(content)
+    header = b"\x00\x00\x08" + bytes([len(shape)]) + np.array(shape, ">u4").tobytes()
+    (tmp_path / name).write_bytes(gzip.compress(header + bytes(int(np.prod(shape)))))
+    kind = "images" if "images" in name else "labels"
+    with pytest.raises(DataError, match=rf"the (training|test) {kind} have shape"):
+        load(tmp_path)

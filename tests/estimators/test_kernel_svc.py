@@ -16,6 +16,7 @@ from tensorswitch.kernels import ss_kernel, ts_kernel
 EXPECTED_FAILURES = {"check_sample_weight_equivalence_on_dense_data": "libsvm stops within tol of the optimum; scikit-learn's own SVC fails it too"}
 
 
+@pytest.mark.usefixtures("threads")
 @parametrize_with_checks([TSKernelSVC(), TSKernelSVC("ss", 2, normalize=True)], expected_failed_checks=lambda _: EXPECTED_FAILURES)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

@@ -16,6 +16,7 @@ from tensorswitch.models import KINDS
 EXPECTED_FAILURES = {"check_methods_subset_invariance": "asks for 1e-7, which float32 products of other sizes do not keep"}
 
 
+@pytest.mark.usefixtures("threads")
 @parametrize_with_checks(
     [
         TSMLPClassifier((8, 8), learning_rate_init=0.01, max_iter=30),

@@ -298,3 +298,74 @@ def test_a_solution_says_how_it_was_found():
     assert isinstance(solution, Solution)
     assert 0 < solution.iterations < 100
     assert solution.residual <= 1e-6
+
+
+@pytest.mark.parametrize(("offset", "alpha"), [(1e6, 1.0), (1e4, 1e-3)])
+def test_a_dual_answer_that_rounding_has_spoiled_is_refused(offset, alpha):
+    x, targets, gate_weights, _ = problem((12,), 200, 6)
+    with pytest.raises(ValueError, match=r"too ill-conditioned for alpha .* centre and scale x|singular"):
+        solve_dual(x + offset, targets, gate_weights, alpha)
+    assert solve_dual(x, targets, gate_weights, alpha).weight.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x": torch.full((20, 4), 1e15), "sample_weight": torch.full((20,), 1e10)}, "squares with these sample weights overflow"),
+        ({"targets": torch.full((20, 1), 1e19)}, "targets is so large"),
+        ({"sample_weight": torch.full((20,), 1e30)}, "sample_weight is so large"),
+        ({"x": torch.full((20, 4), 1.49e18)}, "together with what was summed before"),
+        ({"x": torch.full((20, 4), 1e-25)}, None),
+    ],
+)
+def test_sums_stay_in_the_range_of_their_type(tmp_path, change, message):
+    statistics = RidgeStatistics([torch.ones(3, 4)], 1)
+    statistics.update(torch.full((20, 4), 1.55e18), torch.ones(20, 1))
+    before = statistics.gram.clone()
+    arguments = {"x": torch.ones(20, 4), "targets": torch.ones(20, 1), **change}
+    if message is None:  # small beside the others, which is no harm
+        statistics.update(**arguments)
+    else:
+        with pytest.raises(ValueError, match=message):
+            statistics.update(**arguments)
+        assert torch.equal(statistics.gram, before)
+    statistics.save(tmp_path / "sums")
+    assert torch.equal(RidgeStatistics.load(tmp_path / "sums").gram, statistics.gram)
+
+
+def test_sums_that_would_underflow_are_refused():
+    statistics = RidgeStatistics([torch.ones(3, 4)], 1)
+    with pytest.raises(ValueError, match=r"x is so small that its squares.* underflow torch.float32"):
+        statistics.update(torch.full((20, 4), 1e-25), torch.ones(20, 1))
+    assert statistics.rows == 0
+    RidgeStatistics([torch.ones(3, 4).double()], 1, dtype=torch.float64).update(torch.full((20, 4), 1e-25).double(), torch.ones(20, 1).double())
+
+
+def test_merged_sums_stay_in_the_range_of_their_type():
+    parts = [RidgeStatistics([torch.ones(3, 4)], 1) for _ in range(2)]
+    for part in parts:
+        part.update(torch.full((20, 4), 1.55e18), torch.ones(20, 1))
+    before = parts[0].gram.clone()
+    with pytest.raises(ValueError, match="overflow"):
+        parts[0].merge(parts[1])
+    assert torch.equal(parts[0].gram, before)
+    assert parts[0].rows == 20
+
+
+@pytest.mark.parametrize("solver", [matrix_free, solve_dual])
+@pytest.mark.parametrize(("of_x", "of_weights"), [(1e-25, 1.0), (1.0, 1e-30), (1e12, 1e-20), (1e15, 1.0)])
+def test_the_scale_of_rows_and_weights_does_not_matter(solver, of_x, of_weights):
+    x, targets, gate_weights, weight = ([w.float() for w in part] if isinstance(part, list) else part.float() for part in problem((5, 3)))
+    expected = solver(x, targets, gate_weights, sample_weight=weight)
+    found = solver(of_x * x, targets, gate_weights, sample_weight=of_weights * weight)
+    assert found.alpha == pytest.approx(expected.alpha * of_x**2 * of_weights, rel=1e-4)
+    assert_close(found.weight * of_x, expected.weight, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("solver", [streaming, matrix_free, solve_dual])
+def test_nothing_given_is_changed(solver):
+    x, targets, gate_weights, weight = problem((5,))
+    copies = [x.clone(), targets.clone(), weight.clone(), gate_weights[0].clone()]
+    solver(x, targets, gate_weights, [0.1, 1.0], sample_weight=weight)
+    for given, copied in zip([x, targets, weight, gate_weights[0]], copies, strict=True):
+        assert torch.equal(given, copied)

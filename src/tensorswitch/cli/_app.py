@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 import tensorswitch
 from tensorswitch import data as datasets
@@ -19,8 +20,22 @@ from tensorswitch.data import Dataset
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Tensor Switching networks, side by side with ReLU ones."
 )
-out = Console(markup=False, highlight=False, emoji=False)
-err = Console(stderr=True, markup=False, highlight=False, emoji=False)
+
+
+class _SafeConsole(Console):
+    """Shows control characters as escapes: names come from files, and the terminal obeys them."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text), **options)
+
+
+def printable(text: str) -> str:
+    """Replace control characters, but for line breaks and tabs."""
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+
+
+out = _SafeConsole(markup=False, highlight=False, emoji=False)
+err = _SafeConsole(stderr=True, markup=False, highlight=False, emoji=False)
 say = partial(out.print, soft_wrap=True)  # a path broken over lines is no path
 
 Data = Annotated[str, typer.Option("--data", "-d", help="A data set by name (see `tensorswitch data list`), or the path of your own.")]

@@ -81,7 +81,7 @@ Retry = Annotated[bool, typer.Option("--retry", help="Do those that failed again
 
 @app.command()
 def sweep(
-    file: Annotated[Path, typer.Argument(help="A TOML file with [[grid]] tables of settings; lists in them are varied over.")],
+    file: Annotated[Path, typer.Argument(help="A TOML file with grids of settings; lists in them are varied over. README shows one.")],
     folder: Annotated[
         Path | None, typer.Option("--out", "-o", help="Where results go, by default the name of the file; what is there is not done again.")
     ] = None,
@@ -145,7 +145,7 @@ def _toml_value(text: str) -> Any:
     """Numbers, lists and truth values as TOML has them; anything else is a word."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -15,6 +15,7 @@ import torch
 import typer
 
 from tensorswitch import data as datasets
+from tensorswitch._checks import check_device, check_seed
 from tensorswitch._files import make_folder, only_one, replacing
 from tensorswitch.cli._app import Components, Data, Seed, app, describe, err, load, say, stoppable
 from tensorswitch.data import Preparation
@@ -28,7 +29,7 @@ def _from_toml(context: typer.Context, path: Path | None) -> Path | None:
         settings = tomllib.loads(path.read_text())
     except FileNotFoundError:
         raise typer.BadParameter(f"{path} is not there") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise typer.BadParameter(f"{path} is not a TOML file: {error}") from None
     known = {p.name: p for p in context.command.params}
     settings = {{"out": "folder"}.get(key, key.replace("-", "_")): value for key, value in settings.items()}
@@ -73,6 +74,8 @@ def train(
     from tensorswitch.training import BEST, Learner, Rows
     from tensorswitch.training import train as run
 
+    check_seed(seed)
+    check_device(device)
     if patience is not None and patience < 1:
         raise ValueError(f"patience must be at least 1, got {patience}")
     content = load(data)
@@ -169,7 +172,7 @@ def predict(
         say(f"Predictions: {target}")
     elif labels is None:
         for k in found:
-            print(names[k])
+            say(names[k])
 
 
 def _rows_to_predict(data: str) -> tuple[np.ndarray, np.ndarray | None]:

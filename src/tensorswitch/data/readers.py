@@ -38,6 +38,8 @@ def read_idx(path: Path) -> np.ndarray:
         if len(raw) < 4 or raw[:3] != b"\x00\x00\x08":
             raise DataError(f"{path} is not an IDX file of unsigned bytes")
         axes = raw[3]
+        if len(raw) < 4 + 4 * axes:
+            raise DataError(f"{path} is truncated: it ends before the sizes of its {axes} axes")
         shape = tuple(int(n) for n in np.frombuffer(raw, ">u4", axes, offset=4))
         expected = 4 + 4 * axes + int(np.prod(shape))
         if len(raw) != expected:

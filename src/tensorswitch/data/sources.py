@@ -36,6 +36,10 @@ def _read_idx_folder(folder: Path, extra: bool = False) -> tuple[np.ndarray, ...
             path = stem if stem.exists() else stem.with_name(stem.name + ".gz")
             parts.append(read_idx(path))
     images, labels, test_images, test_labels = parts
+    names = ("training images", "training labels", "test images", "test labels")
+    for name, part, axes in zip(names, parts, (3, 1, 3, 1), strict=True):
+        if part.ndim != axes or not part.size:
+            raise DataError(f"{folder}: the {name} have shape {part.shape}, expected {axes} axes of at least one entry")
     return images[:, None], labels.astype(np.int64), test_images[:, None], test_labels.astype(np.int64)
 
 
@@ -235,8 +239,10 @@ def _labelled(path: Path, x: np.ndarray, y: np.ndarray, x_test: np.ndarray | Non
     if len(x) != len(y):
         raise DataError(f"{path}: {len(x)} rows but {len(y)} labels")
     every = y if y_test is None else np.concatenate([y, y_test.reshape(-1)])
-    if every.dtype.kind == "f" and (np.isnan(every).any() or (every != every.round()).any()):
-        raise DataError(f"{path}: the labels are fractions or missing; labels must name classes")
+    if every.dtype.kind == "f" and not (np.isfinite(every).all() and (every == every.round()).all()):
+        raise DataError(f"{path}: the labels are fractions, missing or infinite; labels must name classes")
+    if every.dtype.kind == "f" and np.abs(every).max(initial=0) > 2**53:
+        raise DataError(f"{path}: the labels reach {np.abs(every).max():.3g}, where floating-point numbers skip integers; use integers or words")
     if every.dtype.kind == "f":
         every = every.astype(np.int64)  # 1.0 and 1 are the same class
     names, codes = np.unique(every, return_inverse=True)

@@ -27,6 +27,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from tensorswitch._progress import track
 from tensorswitch.estimators._labels import check_classes, class_places
+from tensorswitch.estimators._transaction import unchanged_on_error
 from tensorswitch.kernels import check_depth, check_kind, kernels
 
 __all__ = ["TSKernelSVC", "kernel_svc_grid"]
@@ -115,6 +116,7 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
         self.verbose = verbose
 
+    @unchanged_on_error
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TSKernelSVC:
         """Solve every pair of classes."""
         kind, depth = check_kind(self.kernel), check_depth(self.depth)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from numbers import Integral
 from typing import Any, Self
 
@@ -19,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tensorswitch._checks import check_above_zero, check_number, check_positive, from_numpy
 from tensorswitch._progress import progress_bar
 from tensorswitch.estimators._labels import check_classes, check_partial_fit, class_places
+from tensorswitch.estimators._transaction import unchanged_on_error
 from tensorswitch.models import mlp
 from tensorswitch.training import Learner, Rows
 
@@ -72,18 +72,12 @@ class _TSMLP(BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.verbose = verbose
 
-    @contextmanager
-    def _unchanged_if_it_fails(self) -> Iterator[None]:
-        before = dict(self.__dict__)
-        if hasattr(self, "_learner"):  # which goes on in place
-            before["_learner"] = copy.deepcopy(self._learner)
-            before.update({name: list(before[name]) for name in ("loss_curve_", "validation_curve_")})
-        try:
-            yield
-        except Exception:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
+    def _before_fit(self) -> dict[str, Any]:
+        """Copies of what training changes in place."""
+        if not hasattr(self, "_learner"):
+            return {}
+        curves = {name: list(getattr(self, name)) for name in ("loss_curve_", "validation_curve_")}
+        return {"_learner": copy.deepcopy(self._learner), **curves}
 
     def _fit(self, X: np.ndarray, targets: np.ndarray, outputs: int, labels: np.ndarray | None) -> Self:
         check_positive(max_iter=self.max_iter, n_iter_no_change=self.n_iter_no_change)
@@ -230,28 +224,28 @@ class TSMLPClassifier(ClassifierMixin, _TSMLP):  # type: ignore[misc]
     _loss = "cross-entropy"
     classes_: np.ndarray
 
+    @unchanged_on_error
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows and labels."""
-        with self._unchanged_if_it_fails():
-            X, y = validate_data(self, X, y, dtype=np.float32, order="C")
-            check_classification_targets(y)
-            classes = check_classes(y)
-            if self.warm_start and hasattr(self, "classes_") and not np.array_equal(classes, self.classes_):
-                raise ValueError(f"warm_start needs the classes of the fit before, {self.classes_}, got {classes}")
-            self.classes_ = classes
-            targets = class_places(y, classes)
-            return self._fit(X, targets, len(classes), targets)
+        X, y = validate_data(self, X, y, dtype=np.float32, order="C")
+        check_classification_targets(y)
+        classes = check_classes(y)
+        if self.warm_start and hasattr(self, "classes_") and not np.array_equal(classes, self.classes_):
+            raise ValueError(f"warm_start needs the classes of the fit before, {self.classes_}, got {classes}")
+        self.classes_ = classes
+        targets = class_places(y, classes)
+        return self._fit(X, targets, len(classes), targets)
 
+    @unchanged_on_error
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
         """One epoch over a chunk of rows. The first call must name all ``classes``."""
-        with self._unchanged_if_it_fails():
-            first = not hasattr(self, "classes_")
-            known = check_partial_fit(None if first else self.classes_, classes)
-            X, y = validate_data(self, X, y, dtype=np.float32, order="C", reset=first)
-            check_classification_targets(y)
-            targets = class_places(y, known)
-            self.classes_ = known
-            return self._partial_fit(X, targets, len(known), first)
+        first = not hasattr(self, "classes_")
+        known = check_partial_fit(None if first else self.classes_, classes)
+        X, y = validate_data(self, X, y, dtype=np.float32, order="C", reset=first)
+        check_classification_targets(y)
+        targets = class_places(y, known)
+        self.classes_ = known
+        return self._partial_fit(X, targets, len(known), first)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class."""
@@ -279,20 +273,20 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, _TSMLP):  # type: ignore[
 
     _loss = "squared"
 
+    @unchanged_on_error
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows and targets."""
-        with self._unchanged_if_it_fails():
-            X, y = validate_data(self, X, y, dtype=np.float32, order="C", multi_output=True, y_numeric=True)
-            targets = self._targets(y, self.warm_start and hasattr(self, "_learner"))
-            return self._fit(X, targets, targets.shape[1], None)
+        X, y = validate_data(self, X, y, dtype=np.float32, order="C", multi_output=True, y_numeric=True)
+        targets = self._targets(y, self.warm_start and hasattr(self, "_learner"))
+        return self._fit(X, targets, targets.shape[1], None)
 
+    @unchanged_on_error
     def partial_fit(self, X: Any, y: Any) -> Self:
         """One epoch over a chunk of rows."""
-        with self._unchanged_if_it_fails():
-            first = not hasattr(self, "_learner")
-            X, y = validate_data(self, X, y, dtype=np.float32, order="C", reset=first, multi_output=True, y_numeric=True)
-            targets = self._targets(y, not first)
-            return self._partial_fit(X, targets, targets.shape[1], first)
+        first = not hasattr(self, "_learner")
+        X, y = validate_data(self, X, y, dtype=np.float32, order="C", reset=first, multi_output=True, y_numeric=True)
+        targets = self._targets(y, not first)
+        return self._partial_fit(X, targets, targets.shape[1], first)
 
     _shape: tuple[int, ...]
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from tensorswitch._checks import check_positive, from_numpy
 from tensorswitch._pca import principal_components
 from tensorswitch.estimators._labels import check_classes, check_partial_fit, class_places
+from tensorswitch.estimators._transaction import unchanged_on_error
 from tensorswitch.ridge import RidgeStatistics, Solution, apply_readout, choose_solver, draw_gates, solve
 from tensorswitch.ridge.problem import check_alphas
 
@@ -232,6 +233,7 @@ class TSRidgeClassifier(ClassifierMixin, _TSRidge):  # type: ignore[misc]
 
     classes_: np.ndarray
 
+    @unchanged_on_error
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Solve for the readout from all rows at once."""
         X, y = self._validated(X, y, True)
@@ -242,6 +244,7 @@ class TSRidgeClassifier(ClassifierMixin, _TSRidge):  # type: ignore[misc]
         return self
 
     @available_if(_sums)  # type: ignore[untyped-decorator]
+    @unchanged_on_error
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Add a chunk of rows. The first call must name all ``classes``."""
         first = not hasattr(self, "solver_")
@@ -286,6 +289,7 @@ class TSRidgeRegressor(MultiOutputMixin, RegressorMixin, _TSRidge):  # type: ign
 
     _flat: bool
 
+    @unchanged_on_error
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Solve for the readout from all rows at once."""
         X, y = self._validated(X, y, True, multi_output=True, y_numeric=True)
@@ -294,6 +298,7 @@ class TSRidgeRegressor(MultiOutputMixin, RegressorMixin, _TSRidge):  # type: ign
         return self
 
     @available_if(_sums)  # type: ignore[untyped-decorator]
+    @unchanged_on_error
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Add a chunk of rows."""
         first = not hasattr(self, "solver_")

@@ -41,7 +41,7 @@ class Quadrature:
         v = starts / norm.clamp(min=torch.finfo(starts.dtype).tiny).to(starts)
         before, beta = torch.zeros_like(v), torch.zeros(columns, dtype=starts.dtype, device=starts.device)
         steps = min(steps, len(starts))
-        matrix = torch.zeros(columns, steps, steps, dtype=torch.float64)
+        matrix = torch.zeros(columns, steps, steps, dtype=torch.float64, device="cpu")
         for step in range(steps):
             u = apply(v) - beta * before
             alpha = (v * u).sum(0)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from tensorswitch._memory import available_memory
+from tensorswitch.ridge._cholesky import PANEL
 from tensorswitch.ridge._gram import packed_shape
-from tensorswitch.ridge.dual import solve_dual
+from tensorswitch.ridge.dual import KERNEL_ROWS, solve_dual
 from tensorswitch.ridge.matrix_free import solve_matrix_free
 from tensorswitch.ridge.problem import Alpha, Solution, check_gate_weights, check_rows, log
 from tensorswitch.ridge.readout import BLOCK_BYTES
@@ -39,12 +38,34 @@ def requirements(rows: int, in_features: int, gates: Sequence[int], out_features
     held = rows * (in_features * size + sum(gates))
     weights = features * out_features * size
     blocks = max(1.0, units * (units - 1) / 56)
-    gram = math.prod(packed_shape(units, in_features)) * size + features**2 / 2 * size
+    packed = math.prod(packed_shape(units, in_features)) * size
     return [
-        Choice("streaming", gram + 3 * weights + 2 * BLOCK_BYTES, blocks * rows * in_features**2 + features**3 / 6),
-        Choice("matrix-free", held + 7 * weights + 2 * BLOCK_BYTES, ITERATIONS * 2 * rows * features * out_features),
-        Choice("dual", held * 8 / size + 8 * rows**2 + 2 * weights + 2 * BLOCK_BYTES, rows**2 * (in_features + sum(gates)) + rows**3 / 3),
+        Choice(
+            "streaming",
+            packed + _factor_bytes(features, size) + 3 * weights + 2 * BLOCK_BYTES,
+            blocks * rows * in_features**2 + features**3 / 6,
+        ),
+        Choice(
+            "matrix-free",
+            held + 7 * weights + 2 * BLOCK_BYTES,
+            ITERATIONS * 2 * rows * features * out_features,
+        ),
+        Choice(
+            "dual",
+            held * 8 / size + _factor_bytes(rows, 8) + 2 * 8 * rows * min(rows, KERNEL_ROWS) + 2 * weights + 2 * BLOCK_BYTES,
+            rows**2 * (in_features + sum(gates)) + rows**3 / 3,
+        ),
     ]
+
+
+def _preference(choice: Choice) -> tuple[float, int]:
+    """By work. Where it does not matter, sums that can go on come first, and exact answers next."""
+    return max(choice.work, LITTLE), ("streaming", "dual", "matrix-free").index(choice.solver)
+
+
+def _factor_bytes(order: int, size: int) -> float:
+    """Of a Cholesky factorisation: half the matrix, and a column of panels."""
+    return order * (order / 2 + 2 * min(order, PANEL)) * size
 
 
 def choose_solver(
@@ -76,7 +97,7 @@ def choose_solver(
         raise ValueError(f"memory_gb must be above 0, got {memory_gb!r}")
     budget = 0.7 * available_memory() if memory_gb is None else memory_gb * 2**30
     options = requirements(rows, in_features, gates, out_features, dtype)
-    fitting = sorted((o for o in options if o.memory <= budget), key=lambda o: max(o.work, LITTLE))
+    fitting = sorted((o for o in options if o.memory <= budget), key=_preference)
     wanted = options if solver == "auto" else [o for o in options if o.solver == solver]
     chosen = next((o for o in fitting if o in wanted), None)
     if chosen is None:
@@ -119,19 +140,3 @@ def solve(
     if name == "streaming":
         return RidgeStatistics(gate_weights, out, dtype=x.dtype).update(x, targets, sample_weight).solve(alpha)
     return solve_matrix_free(x, targets, gate_weights, alpha, sample_weight=sample_weight, tol=tol, max_iter=max_iter, progress=progress)
-
-
-def available_memory() -> float:
-    """Bytes that could be had now: of the machine, or of the container if it has less."""
-    available = math.inf
-    with suppress(OSError, ValueError, AttributeError):
-        available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    with suppress(OSError, StopIteration):  # what the kernel would free for us counts too
-        line = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable"))
-        available = 1024 * float(line.split()[1])
-    with suppress(OSError, ValueError):
-        group = Path("/sys/fs/cgroup")
-        limit, used = (float((group / name).read_text()) for name in ("memory.max", "memory.current"))
-        cached = dict(line.split() for line in (group / "memory.stat").read_text().splitlines()).get("inactive_file", "0")
-        available = min(available, limit - used + float(cached))
-    return available

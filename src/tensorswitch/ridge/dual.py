@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from tensorswitch.ridge._cholesky import solve_full
+from tensorswitch.ridge._cholesky import SingularError, SymmetricPanels
 from tensorswitch.ridge.problem import (
     Alpha,
     Fit,
@@ -22,7 +22,8 @@ from tensorswitch.ridge.problem import (
 )
 from tensorswitch.ridge.readout import ReadoutMap, outer_first
 
-KERNEL_ROWS = 512
+KERNEL_ROWS = 512  # made at a time
+MOST_ERROR = 1e-4  # relative, of the answer, that rounding may cause
 
 
 @torch.no_grad()
@@ -40,27 +41,39 @@ def _solve(x: Tensor, targets: Tensor, gate_weights: Sequence[Tensor], alpha: Al
     check_some_rows(float(weights.sum()))
     rows, root = x.double(), weights.sqrt()[:, None]
     z, goal = ReadoutMap(rows, gates, None), targets.double() * root
+    kernel = _kernel_rows(rows * root, gates)
 
     def fit(value: float, judged: bool) -> Fit:
-        matrix = _kernel(rows * root, gates)
-        matrix.diagonal().add_(value)
-        dual, trace = solve_full(matrix, goal, judged)
+        factor = SymmetricPanels.from_rows(len(rows), kernel, rows, KERNEL_ROWS).cholesky(value)
+        dual = factor.solve(goal)
+        # One step of refinement. How far it moves the answer is how far rounding had moved it.
+        error = goal - root * z.forward(z.adjoint(dual * root)) - value * dual
+        correction = factor.solve(error)
+        if not correction.norm() <= MOST_ERROR * dual.norm():  # nor if it is NaN
+            raise SingularError(
+                f"the kernel matrix of these rows is too ill-conditioned for alpha {value:.3g}; use a larger alpha, or centre and scale x"
+            )
+        dual += correction
         weight = z.adjoint(dual * root).to(x.dtype)
         solution = Solution(outer_first(weight, [len(w) for w in gate_weights]), value)
-        # The residuals are λ times the dual variables, and what is left of the rows is λ tr (K + λI)⁻¹.
-        return Fit(solution, value**2 * float(dual.square().sum()), len(goal) - value * trace) if judged else Fit(solution)
+        if not judged:
+            return Fit(solution)
+        # Residuals are λ times the dual variables; λ tr (K + λI)⁻¹ is what is left of the rows.
+        freedom = len(goal) - value * factor.inverse_trace()
+        return Fit(solution, value**2 * float(dual.square().sum()), freedom)
 
     effective = effective_rows(float(weights.sum()), float(weights.square().sum()))
     return best_of(alpha, mean_diagonal(x, gates, sample_weight), effective, fit)
 
 
-def _kernel(x: Tensor, gates: Sequence[Tensor]) -> Tensor:
-    """``(X Xᵀ) ∘ Π_l (H_l H_lᵀ)``, some rows at a time so that only the result is large."""
+def _kernel_rows(x: Tensor, gates: Sequence[Tensor]) -> Callable[[int, int], Tensor]:
+    """Return what gives rows of ``(X Xᵀ) ∘ Π_l (H_l H_lᵀ)``."""
     layers = [h.to(x.dtype) for h in gates]
-    kernel = x.new_empty(len(x), len(x))
-    for start in range(0, len(x), KERNEL_ROWS):
-        part = slice(start, start + KERNEL_ROWS)
-        torch.mm(x[part], x.t(), out=kernel[part])
+
+    def rows(start: int, stop: int) -> Tensor:
+        kernel = x[start:stop] @ x.t()
         for h in layers:
-            kernel[part] *= h[part] @ h.t()
-    return kernel
+            kernel *= h[start:stop] @ h.t()
+        return kernel
+
+    return rows

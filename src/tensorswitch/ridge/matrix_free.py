@@ -17,9 +17,11 @@ from tensorswitch.ridge.problem import (
     Fit,
     Solution,
     best_of,
+    check_alphas,
     check_gate_weights,
     check_rows,
     check_some_rows,
+    column_energies,
     deep_gates,
     effective_rows,
     log,
@@ -83,28 +85,46 @@ def _solve(
     total: Operator,
     progress: bool,
 ) -> Solution:
-    z = ReadoutMap(x, deep_gates(x, gate_weights), sample_weight)
+    gates = deep_gates(x, gate_weights)
     weights = x.new_ones(len(x)) if sample_weight is None else sample_weight
-    numbers = [mean_diagonal(x, z.gates, sample_weight), float(weights.double().sum()), float(weights.double().square().sum())]
-    mean, weight_sum, squares = total(torch.tensor(numbers, dtype=torch.float64, device=x.device)).tolist()
+    sums = [
+        mean_diagonal(x, gates, sample_weight),
+        float(column_energies(targets, weights).sum()),
+        float(weights.double().sum()),
+        float(weights.double().square().sum()),
+        len(x),
+    ]
+    sums = total(torch.tensor(sums, dtype=torch.float64, device=x.device)).tolist()
+    mean, energy, weight_sum, squares, rows = sums
     check_some_rows(weight_sum)
-    inverse = _kronecker_inverse(x, z.gates, weights, weight_sum, total)
+    # Scaled by powers of two, exactly, so that no product overflows or underflows: with
+    # 2^p x, 2^q s and 2^r t the system has λ' = 2^(2p + q) λ and W' = 2^(r − p) W.
+    q = 0 if sample_weight is None else -_exponent(weight_sum / rows)
+    p = -(_exponent(max(mean, *check_alphas(alpha, mean))) + q) // 2
+    r = -(_exponent(energy) + q) // 2
+    x, weights, targets = _times_power(x, p), _times_power(weights, q), _times_power(targets, r)
+    z = ReadoutMap(x, gates, None if sample_weight is None else weights)
+    inverse = _kronecker_inverse(x, gates, weights, weight_sum * 2.0**q, total)
     goal = total(z.adjoint(targets))
-    found = None if start is None else inner_first(start)
+    rest = -_exponent(float(goal.abs().max()))  # it may be far smaller, where λ dominates
+    goal, targets, r = _times_power(goal, rest), _times_power(targets, rest), r + rest
+    found = None if start is None else _times_power(inner_first(start), r - p)
     # For the degrees of freedom, tr Z (ZᵀZ + λI)⁻¹ Zᵀ: signs v on the rows as further targets, of which the fit explains vᵀ Z u.
     signs = x.new_zeros(len(x), 0)
     signs_goal, explained = goal[..., :0], None
 
     def fit(value: float, judged: bool) -> Fit:
         nonlocal found, signs, signs_goal, explained
-        precondition = inverse(value)
+        shift = value * 2.0 ** (2 * p + q)
+        precondition = inverse(shift)
 
         def operator(w: Tensor) -> Tensor:
-            return total(z.normal(w)).add_(w, alpha=value)
+            return total(z.normal(w)).add_(w, alpha=shift)
 
         with progress_bar(f"conjugate gradients, alpha {value:.3g}", progress) as bar:
             found, iterations, residual = _conjugate_gradients(operator, precondition, goal, found, tol, max_iter, bar)
-            solution = Solution(outer_first(found, [len(w) for w in gate_weights]), value, iterations, residual)
+            weight = outer_first(_times_power(found, p - r), [len(w) for w in gate_weights])
+            solution = Solution(weight, value, iterations, residual)
             if not judged:
                 return Fit(solution)
             if not signs.shape[1]:
@@ -113,7 +133,8 @@ def _solve(
                 signs_goal = total(z.adjoint(signs))
             explained, _, _ = _conjugate_gradients(operator, precondition, signs_goal, explained, tol, max_iter, bar)
         error = (weights[:, None] * (targets - z.forward(found)).double().square()).sum()[None]
-        return Fit(solution, float(total(error)), float(_dot(signs_goal.double(), explained.double()).mean()))
+        squared_error = float(total(error)) * 2.0 ** (-2 * r - q)
+        return Fit(solution, squared_error, float(_dot(signs_goal.double(), explained.double()).mean()))
 
     return best_of(alpha, mean, effective_rows(weight_sum, squares), fit)
 
@@ -148,6 +169,16 @@ def _conjugate_gradients(
     return weight, iteration, worst
 
 
+def _exponent(value: float) -> int:
+    return math.frexp(value)[1]
+
+
+def _times_power(tensor: Tensor, exponent: int) -> Tensor:
+    """``2^exponent`` times the tensor; in two steps, since the power alone may overflow."""
+    half = exponent // 2
+    return tensor * 2.0**half * 2.0 ** (exponent - half)
+
+
 def _dot(a: Tensor, b: Tensor) -> Tensor:
     """The scalar product of each output."""
     return (a * b).flatten(0, -2).sum(0)
@@ -164,7 +195,10 @@ def _kronecker_inverse(x: Tensor, gates: Sequence[Tensor], sample_weight: Tensor
     factors = []
     for part, count in ((gates[0].to(x.dtype), rows), (x, 1.0), (above, rows)):
         moment = total((part * sample_weight[:, None]).t() @ part).double() / max(count, 1e-300)
-        values, vectors = torch.linalg.eigh(moment)
+        try:
+            values, vectors = torch.linalg.eigh(moment)
+        except torch._C._LinAlgError as error:
+            raise SingularError("the moments of x and the gates have no eigenvectors") from error
         factors.append(_Factor(values.clamp_min(0).to(x.dtype), vectors.to(x.dtype)))
     (u, p), (v, q), (t, r) = factors
 

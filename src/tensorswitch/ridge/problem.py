@@ -18,6 +18,7 @@ log = logging.getLogger("tensorswitch.ridge")
 
 Alpha = float | str | Sequence[float | str]
 PROBES = 16
+CHECKED_ROWS = 8192
 
 
 class Solution(NamedTuple):
@@ -45,7 +46,8 @@ def draw_gates(in_features: int, gates: Sequence[int], generator: torch.Generato
     """Gate weights of each layer, (n_l, n_{l-1}), by Glorot's uniform distribution."""
     weights = []
     for n in gates:
-        weights.append((2 * torch.rand(n, in_features, generator=generator, dtype=dtype) - 1) * math.sqrt(6 / (n + in_features)))
+        uniform = torch.rand(n, in_features, generator=generator, dtype=dtype, device=generator.device)
+        weights.append((2 * uniform - 1) * math.sqrt(6 / (n + in_features)))
         in_features = n
     return weights
 
@@ -109,8 +111,8 @@ def effective_rows(total: float, squares: float) -> float:
 
 def probes(length: int, like: Tensor) -> Tensor:
     """Columns of ±1: ``tr A`` is the mean of ``gᵀ A g`` over them, for positive A with a small relative error."""
-    generator = torch.Generator().manual_seed(0)
-    return torch.randint(0, 2, (length, PROBES), generator=generator).mul_(2).sub_(1).to(like)
+    generator = torch.Generator("cpu").manual_seed(0)
+    return torch.randint(0, 2, (length, PROBES), generator=generator, device="cpu").mul_(2).sub_(1).to(like)
 
 
 def check_alphas(alpha: Any, mean: float) -> list[float]:
@@ -169,13 +171,44 @@ def check_rows(
         sample_weight = sample_weight.detach().to(x)
         if (sample_weight < 0).any():
             raise ValueError("sample_weight must not be negative")
-    every: list[tuple[str, Tensor | None]] = [("x", x), ("targets", targets), ("sample_weight", sample_weight)]
-    for name, tensor in every:
-        if tensor is not None and tensor.numel() and not torch.linalg.vector_norm(tensor.detach()).square().isfinite():
-            if not tensor.isfinite().all():
-                raise ValueError(f"{name} contains NaN or infinity")
-            raise ValueError(f"{name} is so large that sums of its squares overflow {tensor.dtype}; scale it down, or use float64")
-    return x.detach(), targets.detach(), sample_weight
+    x, targets = x.detach(), targets.detach()
+    _check_sums(x, targets, sample_weight)
+    return x, targets, sample_weight
+
+
+def _check_sums(x: Tensor, targets: Tensor, sample_weight: Tensor | None) -> None:
+    """Raise if a sum of weighted squares leaves the range of the type, which bounds all others.
+
+    ``|Σ s z_i z_j|² ≤ Σ s z_i² · Σ s z_j²``, and likewise for products with targets.
+    """
+    limit = torch.finfo(x.dtype).max / 4  # room for the sums of a block on their way
+    if sample_weight is not None and not float(sample_weight.double().square().sum()) < limit:
+        _check_finite("sample_weight", sample_weight)
+        raise ValueError(f"sample_weight is so large that sums overflow {x.dtype}; scale it down")
+    for name, rows in (("x", x), ("targets", targets)):
+        if not rows.numel():
+            continue
+        energy = float(column_energies(rows, sample_weight).max())
+        largest = float(torch.linalg.vector_norm(rows, torch.inf))
+        if not (energy < limit and largest**2 < limit):
+            _check_finite(name, rows)
+            weighted = "" if sample_weight is None else " with these sample weights"
+            raise ValueError(f"{name} is so large that sums of its squares{weighted} overflow {rows.dtype}; scale it down, or use float64")
+
+
+def column_energies(rows: Tensor, sample_weight: Tensor | None) -> Tensor:
+    """``Σ_b s_b x_bi²`` of each column, in float64."""
+    total = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
+    for start in range(0, len(rows), CHECKED_ROWS):
+        part = slice(start, start + CHECKED_ROWS)
+        squares = rows[part].double().square()  # not in place: it may be x itself
+        total += squares.sum(0) if sample_weight is None else sample_weight[part].double() @ squares
+    return total
+
+
+def _check_finite(name: str, tensor: Tensor) -> None:
+    if not tensor.isfinite().all():
+        raise ValueError(f"{name} contains NaN or infinity")
 
 
 def check_some_rows(rows: float) -> None:

@@ -13,8 +13,8 @@ from torch import Tensor
 from tensorswitch._checks import check_positive
 from tensorswitch._files import read_tensors, write_tensors
 from tensorswitch.inverted import combine_gates
-from tensorswitch.ridge._cholesky import SingularError, factorise_full, factorise_packed, packed_rows, solve_full, solve_packed
-from tensorswitch.ridge._gram import add_gram, gram_rows, packed_shape, pair_index, unpack
+from tensorswitch.ridge._cholesky import CholeskyFactor, SingularError, SymmetricPanels
+from tensorswitch.ridge._gram import add_gram, gram_rows, packed_shape, pair_index
 from tensorswitch.ridge._quadrature import Quadrature, pieces
 from tensorswitch.ridge.problem import (
     Alpha,
@@ -25,6 +25,7 @@ from tensorswitch.ridge.problem import (
     check_gate_weights,
     check_rows,
     check_some_rows,
+    column_energies,
     deep_gates,
     effective_rows,
     log,
@@ -34,7 +35,6 @@ from tensorswitch.ridge.problem import (
 FORMAT = "tensorswitch.RidgeStatistics"
 GRAM_ROWS = 1 << 16
 FEW = 3  # λ, below which each has its own factorisation
-SOLVE_BYTES = 1 << 21  # of the matrix unpacked at a time
 
 
 class RidgeStatistics:
@@ -75,6 +75,7 @@ class RidgeStatistics:
         """Add rows ``x`` (rows, in_features) with ``targets`` (rows, out_features). Nothing changes if they are refused."""
         self._check_whole()
         x, targets, sample_weight = check_rows(x, targets, sample_weight, self.gate_weights, self.out_features)
+        self._check_range(column_energies(x, sample_weight), column_energies(targets, sample_weight))
         self._torn = True
         if self.forgetting < 1:
             for total in self._sums():
@@ -96,6 +97,31 @@ class RidgeStatistics:
         self._torn = False
         return self
 
+    def _check_range(self, *energies: Tensor) -> None:
+        """Raise if sums of squares, with what was summed before, leave the range of the type."""
+        limits = torch.finfo(self.gram.dtype)
+        before = (self._largest_diagonal(), float(self.target_energy.max()))
+        for name, energy, old in zip(("x", "targets"), energies, before, strict=True):
+            new = float(energy.max()) if len(energy) else 0.0
+            if not new + old < limits.max / 4:
+                raise ValueError(
+                    f"{name} is so large that sums of its squares overflow {self.gram.dtype}, "
+                    "together with what was summed before; scale it down, or use float64"
+                )
+            if name == "x" and 0 < new + old < limits.tiny / limits.eps:
+                raise ValueError(
+                    f"x is so small that its squares, times their sample weights, underflow {self.gram.dtype}; scale it up, or use float64"
+                )
+
+    def _largest_diagonal(self) -> float:
+        return float(self._diagonal().max())
+
+    def _diagonal(self) -> Tensor:
+        """The diagonal of ``C``: (units, inputs)."""
+        own = pair_index(self.units, self.gram.device).diagonal()
+        square = pair_index(self.in_features, self.gram.device).diagonal()
+        return self.gram[own][:, square].double()
+
     def merge(self, other: RidgeStatistics) -> RidgeStatistics:
         """Add what another one has summed over other rows with the same gates."""
         self._check_whole()
@@ -107,6 +133,7 @@ class RidgeStatistics:
             raise ValueError(f"out_features differ: {self.out_features} and {other.out_features}")
         if self.gram.device != other.gram.device:
             raise ValueError(f"the statistics are on {self.gram.device} and {other.gram.device}")
+        self._check_range(other._diagonal().flatten(), other.target_energy)
         self._torn = True
         for mine, theirs in zip(self._sums(), other._sums(), strict=True):
             mine += theirs
@@ -131,9 +158,7 @@ class RidgeStatistics:
 
     def mean_diagonal(self) -> float:
         """The paper's λ."""
-        own = pair_index(self.units, self.gram.device).diagonal()
-        square = pair_index(self.in_features, self.gram.device).diagonal()
-        return float(self.gram[own][:, square].double().mean())
+        return float(self._diagonal().mean())
 
     def solve(self, alpha: Alpha = "mean") -> Solution:
         """``(C + λI)⁻¹ S`` by Cholesky's factorisation; of several λ, the one with the least generalised cross-validation error."""
@@ -173,7 +198,7 @@ class RidgeStatistics:
 
     def _judge_piece(self, middle: float) -> Callable[[float], Fit]:
         cross, energy = self.cross.flatten(0, 1), float(self.target_energy.sum())
-        quadrature = Quadrature(self._factorise(middle), torch.cat([cross, probes(len(cross), cross)], dim=1))
+        quadrature = Quadrature(self._factorise(middle).solve, torch.cat([cross, probes(len(cross), cross)], dim=1))
 
         def judge(alpha: float) -> Fit:
             first, second = quadrature.sums(alpha - middle)
@@ -184,17 +209,11 @@ class RidgeStatistics:
 
         return judge
 
-    def _factorise(self, shift: float) -> Callable[[Tensor], Tensor]:
-        if not self.gram.is_cpu:
-            matrix = unpack(self.gram, self.units, self.in_features)
-            matrix.diagonal().add_(shift)
-            return factorise_full(matrix)
-        return factorise_packed(self._packed(), len(self.cross.flatten(0, 1)), shift)
-
-    def _packed(self) -> Tensor:
-        order = len(self.cross.flatten(0, 1))
-        step = max(1, SOLVE_BYTES // (order * self.in_features * self.gram.element_size())) * self.in_features
-        return packed_rows(order, gram_rows(self.gram, self.units, self.in_features), step, self.gram)
+    def _factorise(self, shift: float) -> CholeskyFactor:
+        """Factorise ``C + shift · I``."""
+        rows = gram_rows(self.gram, self.units, self.in_features)
+        order = self.units * self.in_features
+        return SymmetricPanels.from_rows(order, rows, self.gram, self.in_features).cholesky(shift)
 
     def _fit(self, alpha: float, judged: bool) -> Fit:
         cross = self.cross.flatten(0, 1)
@@ -202,25 +221,18 @@ class RidgeStatistics:
         # With many more rows than features an estimated trace will do; else what it leaves of the rows would drown in its error.
         guess = judged and self.rows > 4 * features
         g = probes(features, cross) if guess else cross[:, :0]
-        answer, trace = self._solve(torch.cat([cross, g], dim=1), alpha, judged and not guess)
+        factor = self._factorise(alpha)
+        answer = factor.solve(torch.cat([cross, g], dim=1))
         weight, u = answer.split([self.out_features, g.shape[1]], dim=1)
         solution = Solution(weight.contiguous().view(*self._shape()), alpha)
         if not judged:
             return Fit(solution)
-        if guess:
-            trace = float((g.double() * u).sum(0).mean())
+        trace = float((g.double() * u).sum(0).mean()) if guess else factor.inverse_trace()
         # At the solution C w = S − λw, so that tt − 2 w·S + w·Cw is
         energy = float(self.target_energy.sum())
         error = energy - float((weight.double() * cross).sum()) - alpha * float(weight.double().square().sum())
         least = 100 * torch.finfo(self.gram.dtype).eps * energy  # below that it is rounding
         return Fit(solution, max(error, least), features - alpha * trace)
-
-    def _solve(self, right: Tensor, shift: float, traced: bool) -> tuple[Tensor, float]:
-        if not self.gram.is_cpu:
-            matrix = unpack(self.gram, self.units, self.in_features)
-            matrix.diagonal().add_(shift)
-            return solve_full(matrix, right, traced)
-        return solve_packed(self._packed(), len(right), right, shift, traced)
 
     def save(self, path: str | Path) -> None:
         """Write as safetensors: whole or not at all."""

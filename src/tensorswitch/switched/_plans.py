@@ -35,7 +35,10 @@ class Chunk:
     offsets: Tensor
 
 
-def make_plan(gates: Tensor, group: int, n_in: int, n_out: int) -> list[Chunk]:
+Plan = list[Chunk]
+
+
+def make_plan(gates: Tensor, group: int, n_in: int, n_out: int) -> Plan:
     """The chunks for boolean ``gates`` (rows, units) and matrices of ``n_in`` × ``n_out``."""
     rows, units = gates.shape
     if not rows or not units:
@@ -112,7 +115,7 @@ def pattern_sums(values: Tensor, out: Tensor) -> Tensor:
 
 
 def unit_sums(patterns: Tensor, group: int) -> Tensor:
-    """For (groups, 2^g − 1, n) the sum over the patterns of each unit: (groups, g, n). The adjoint of :func:`pattern_sums`; spoils its input."""
+    """For (groups, 2^g − 1, n) the sum over the patterns of each unit: (groups, g, n). The adjoint of :func:`pattern_sums`; overwrites its input."""
     result = patterns.new_empty(len(patterns), group, patterns.shape[2])
     for i in reversed(range(group)):
         first = 2**i

@@ -1,0 +1,68 @@
+"""The cost rule: which strategy should be fastest for given sizes."""
+
+from __future__ import annotations
+
+import math
+
+from tensorswitch.switched._plans import PAD_WORK
+
+MAX_GROUP = 6
+TINY = 5_000_000  # multiply-adds below which counting the open gates costs more than it saves
+
+# Prices in multiply-adds of a batched product, fitted to timings on two cores.
+SUM = 32  # an entry of the sum of a pattern's matrices
+MOVE = 2  # moving an entry of a row
+ROUTE = 330  # sorting one route
+PLAN = 7e6  # making a plan
+
+
+def choose_group(
+    rows: int,
+    in_features: int,
+    gates: int,
+    out_features: int,
+    open_fraction: float,
+    backward: bool = True,
+) -> int:
+    """Return the group size with the least estimated cost, 0 for the dense strategy.
+
+    In a group of g units ``1 − (1 − p)^g`` of the rows open something. They are spread over
+    ``2^g − 1`` patterns, which are padded to the length of the most common one or multiplied one
+    by one. The cost of these products, of the pattern sums, of moving rows and of sorting routes
+    is compared with the cost of the dense product, which runs at a higher speed in the forward
+    pass and wherever the output is narrow. ``benchmarks/strategies.py`` measures what the choice
+    costs beyond the best one.
+
+    Parameters
+    ----------
+    rows, in_features, gates, out_features : int
+        Sizes of the problem.
+    open_fraction : float
+        Fraction of the gates that are open.
+    backward : bool, default=True
+        Whether both gradients will be needed, too.
+
+    Returns
+    -------
+    int
+        0 (dense), or a group size from 1 to ``MAX_GROUP``.
+    """
+    if rows * gates * in_features * out_features <= TINY:
+        return 0
+    if out_features < in_features:
+        dense, narrow = 0.6, 48
+    else:
+        dense, narrow = (1.4 if backward else 0.6), 32
+    area, width = in_features * out_features, in_features + out_features
+    cost = [gates * rows * (dense * area + MOVE / 2 * width) + PLAN / 3]
+    area = in_features * max(out_features, narrow)  # narrower products take just as long
+    for g in range(1, MAX_GROUP + 1):
+        groups, patterns, sort = math.ceil(gates / g), 2**g - 1, 1 if g == 1 else 2
+        p = open_fraction
+        used = rows * (1 - (1 - p) ** g)
+        commonest = p**g if p >= 0.5 else p * (1 - p) ** (g - 1)
+        slots = min(patterns * rows * commonest, used + patterns * PAD_WORK / area)
+        sums = SUM * patterns * area if g > 1 else 0
+        routes = sort * ROUTE * (used + rows / 4)
+        cost.append(groups * (slots * area + used * MOVE * width + sums + routes) + sort * PLAN)
+    return cost.index(min(cost))

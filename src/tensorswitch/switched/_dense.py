@@ -1,0 +1,105 @@
+"""The dense strategy: a few units at a time, expanded on the narrower side.
+
+Where the output is narrower than the input, ``x V_j`` is computed for all units and then gated,
+rather than the gated input multiplied. Gates are ones and zeros of the type of ``x``.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tensorswitch.switched._blocks import accumulator, cut, joined, product_into
+
+CACHE_BYTES = 1 << 20  # the slice of Z that is kept in cache
+NARROW_ROWS = 512  # rows taken at a time where the output side is expanded
+
+
+def dense_forward(x: Tensor, gates: Tensor, weight: Tensor) -> Tensor:
+    """Return ``Σ_j h_bj V_jᵀ x_b``, in the accumulator type if it was summed in parts."""
+    narrow = weight.shape[2] < weight.shape[1]
+    if not narrow and x.numel() * len(weight) * x.element_size() <= CACHE_BYTES:
+        # The shortest way: at this size the number of calls decides.
+        return (gates.unsqueeze(2) * x.unsqueeze(1)).flatten(1) @ weight.flatten(0, 1)
+    parts = []
+    for part_x, h in cut(NARROW_ROWS if narrow else len(x), x, gates):
+        y: Tensor | None = None
+        step = _units_in_cache(len(part_x) * min(weight.shape[1:]), x)
+        for ht, w in cut(step, h.t(), weight):
+            if narrow:
+                products = (part_x @ _side_by_side(w)).view(len(part_x), len(w), w.shape[2])
+                # A copy: the result of squeeze is a view, which could not be changed in place.
+                part = torch.bmm(ht.t().unsqueeze(1), products).squeeze(1).clone()
+            else:
+                part = (ht.t().unsqueeze(2) * part_x.unsqueeze(1)).flatten(1) @ w.flatten(0, 1)
+            y = part.to(accumulator(x)) if y is None else y.add_(part)
+        assert y is not None
+        parts.append(y)
+    return joined(parts)
+
+
+def dense_backward(
+    x: Tensor,
+    gates: Tensor,
+    weight: Tensor,
+    delta: Tensor,
+    need_x: bool,
+    grad_weight: Tensor | None,
+) -> Tensor:
+    """Return the gradient of ``x`` if needed, and write that of the weight if there is room."""
+    if weight.shape[2] < weight.shape[1]:
+        return _narrow_backward(x, gates, weight, delta, need_x, grad_weight)
+    step = _units_in_cache(len(x) * (weight.shape[1] + weight.shape[2]), x)
+    grad_x: Tensor | None = None
+    room = weight if grad_weight is None else grad_weight
+    for h, w, grad_w in cut(step, gates.t(), weight, room):
+        errors = h.unsqueeze(2) * delta
+        if need_x:
+            part = torch.bmm(errors, w.transpose(1, 2)).sum(0)
+            grad_x = part.to(accumulator(x)) if grad_x is None else grad_x.add_(part)
+        if grad_weight is not None:
+            product_into(grad_w, x.t().expand(len(h), -1, -1), errors)
+    return x if grad_x is None else grad_x
+
+
+def _narrow_backward(
+    x: Tensor,
+    gates: Tensor,
+    weight: Tensor,
+    delta: Tensor,
+    need_x: bool,
+    grad_weight: Tensor | None,
+) -> Tensor:
+    """Expand the errors, ``h ⊗ ∂y``, so that both gradients are one product of many columns."""
+    n_in, n_out = weight.shape[1:]
+    sums = accumulator(x)
+    grad_x = torch.zeros(x.shape if need_x else (0,), dtype=sums, device=x.device)
+    room = weight if grad_weight is None else grad_weight
+    for h, w, grad_w in cut(_units_in_cache(NARROW_ROWS * n_out, x), gates.t(), weight, room):
+        flat = _side_by_side(w) if need_x else w
+        total: Tensor | None = None
+        for part_x, ht, part_delta, part_grad in cut(NARROW_ROWS, x, h.t(), delta, grad_x if need_x else x):
+            errors = (ht.unsqueeze(2) * part_delta.unsqueeze(1)).flatten(1)
+            if need_x:
+                part_grad += errors @ flat.t()
+            if grad_weight is None:
+                continue
+            if total is None:
+                total = (part_x.t() @ errors).to(sums)
+            elif x.dtype == sums:
+                torch.addmm(total, part_x.t(), errors, out=total)
+            else:
+                total += part_x.t() @ errors
+        if grad_weight is not None and total is not None:
+            grad_w.copy_(total.view(n_in, len(w), n_out).transpose(0, 1))
+    return grad_x
+
+
+def _side_by_side(weight: Tensor) -> Tensor:
+    """(units, in, out) as (in, units · out)."""
+    return weight.transpose(0, 1).flatten(1)
+
+
+def _units_in_cache(numbers: int, x: Tensor) -> int:
+    """How many units fit in cache if each takes so many numbers."""
+    return max(1, CACHE_BYTES // max(1, numbers * x.element_size()))

@@ -1,0 +1,113 @@
+"""The grouped strategy: rows sorted by gate pattern, one matrix product for each pattern."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from tensorswitch._memory import workspace
+from tensorswitch.switched._blocks import accumulator, product_into
+from tensorswitch.switched._plans import Chunk, Plan, pattern_sums, unit_sums
+
+
+def grouped_forward(x: Tensor, plan: Plan, group: int, weight: Tensor) -> Tensor:
+    """Return ``Σ_j h_bj V_jᵀ x_b`` in the accumulator type."""
+    y = torch.zeros(len(x), weight.shape[2], dtype=accumulator(x), device=x.device)
+    x = _with_zero_row(x)
+    for chunk in plan:
+        matrices = _pattern_weights(weight[chunk.units], group)
+        _scatter_add(y, _products(_gather("inputs", x, chunk), matrices, chunk), chunk)
+    return y
+
+
+def grouped_backward(
+    x: Tensor,
+    plan: Plan,
+    group: int,
+    weight: Tensor,
+    delta: Tensor,
+    need_x: bool,
+    grad_weight: Tensor | None,
+) -> Tensor:
+    """Return the gradient of ``x`` if needed, and write that of the weight if there is room."""
+    grad_x = torch.zeros(x.shape, dtype=accumulator(x), device=x.device)
+    x, delta = _with_zero_row(x), _with_zero_row(delta)
+    done = 0
+    for chunk in plan:
+        errors = _gather("errors", delta, chunk)
+        if need_x:
+            matrices = _pattern_weights(weight[chunk.units], group)
+            _scatter_add(grad_x, _products(errors, matrices.transpose(1, 2), chunk), chunk)
+        if grad_weight is not None:
+            grad_weight[done : chunk.units.start] = 0  # units that no row opens
+            done = chunk.units.stop
+            inputs = _gather("inputs", x, chunk)
+            _pattern_gradients(inputs, errors, group, chunk, grad_weight[chunk.units])
+    if grad_weight is not None:
+        grad_weight[done:] = 0
+    return grad_x
+
+
+def _with_zero_row(x: Tensor) -> Tensor:
+    """The padding slots of a chunk point past the last row."""
+    return F.pad(x, (0, 0, 0, 1))
+
+
+def _gather(name: str, padded: Tensor, chunk: Chunk) -> Tensor:
+    out = workspace.empty(name, (len(chunk.index), padded.shape[1]), padded)
+    return torch.index_select(padded, 0, chunk.index, out=out)
+
+
+def _scatter_add(y: Tensor, slots: Tensor, chunk: Chunk) -> None:
+    """Add to every row the sum of its slots; on the CPU far faster than ``index_add_``."""
+    bags = (chunk.bag, slots, chunk.offsets)
+    y += F.embedding_bag(*bags, mode="sum", include_last_offset=True)
+
+
+def _pattern_weights(weight: Tensor, group: int) -> Tensor:
+    """The sum of the open units' weights for each pattern of each group: (segments, in, out)."""
+    if group == 1:
+        return weight
+    units, n_in, n_out = weight.shape
+    if units % group:
+        weight = F.pad(weight, (0, 0, 0, 0, 0, -units % group))
+    shape = (len(weight) // group, 2**group - 1, n_in * n_out)
+    sums = workspace.empty("sums", shape, weight)
+    return pattern_sums(weight.view(-1, group, n_in * n_out), sums).view(-1, n_in, n_out)
+
+
+def _pattern_gradients(inputs: Tensor, errors: Tensor, group: int, chunk: Chunk, grad_weight: Tensor) -> None:
+    """``Σ x ∂yᵀ`` over each segment, then for each unit the sum over its patterns."""
+    if group == 1:
+        _outer_products(inputs, errors, chunk, grad_weight)
+        return
+    units, n_in, n_out = grad_weight.shape
+    sums = workspace.empty("sums", (len(chunk.lengths), n_in, n_out), grad_weight)
+    _outer_products(inputs, errors, chunk, sums)
+    per_unit = unit_sums(sums.view(-1, 2**group - 1, n_in * n_out), group)
+    grad_weight.copy_(per_unit.view(-1, n_in, n_out)[:units])
+
+
+def _products(a: Tensor, b: Tensor, chunk: Chunk) -> Tensor:
+    """The slots of each segment in ``a`` times the segment's matrix in ``b``."""
+    out = workspace.empty("products", (len(a), b.shape[2]), a)
+    if chunk.even:
+        shape = (len(b), chunk.lengths[0], -1)
+        torch.bmm(a.view(shape), b, out=out.view(shape))
+    else:
+        rows = zip(a.split(chunk.lengths), b.unbind(), out.split(chunk.lengths), strict=True)
+        for part, matrix, result in rows:
+            torch.mm(part, matrix, out=result)
+    return out
+
+
+def _outer_products(a: Tensor, b: Tensor, chunk: Chunk, out: Tensor) -> None:
+    """``aᵀ b`` over the slots of each segment."""
+    if chunk.even:
+        shape = (len(out), chunk.lengths[0], -1)
+        product_into(out, a.view(shape).transpose(1, 2), b.view(shape))
+    else:
+        rows = zip(a.split(chunk.lengths), b.split(chunk.lengths), out.unbind(), strict=True)
+        for part, other, result in rows:
+            product_into(result, part.t(), other)

@@ -1,0 +1,127 @@
+"""Killed at random moments, a hundred times in all: what goes on ends as if nothing had happened."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+from tensorswitch.experiments import Experiment, with_fingerprints
+from tensorswitch.ridge import RidgeStatistics
+from tensorswitch.sweep import Sweep, sweep
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")]
+
+TRAIN = """
+import sys, torch
+from tensorswitch.data import load
+from tensorswitch.models import mlp
+from tensorswitch.training import Learner, Rows, train
+torch.set_num_threads(1)
+torch.manual_seed(0)
+split = load("digits").protocol(16)
+rows = Rows.from_numpy(split.train[:200], split.train_labels[:200])
+held = Rows.from_numpy(split.validation, split.validation_labels)
+learner = Learner(mlp(16, 10, kind="ts-ibp-lrc", depth=2, width=8), lr=0.05, batch_size=32)
+print("ready", flush=True)
+train(learner, rows, epochs=40, validation=held, folder=sys.argv[1])
+print("done", flush=True)
+"""
+SAVE = """
+import sys, torch
+from tensorswitch.ridge import RidgeStatistics
+torch.set_num_threads(1)
+print("ready", flush=True)
+for seed in range(1000):
+    torch.manual_seed(seed)
+    statistics = RidgeStatistics([torch.randn(16, 8)], 2)
+    statistics.update(torch.randn(50, 8), torch.randn(50, 2)).save(sys.argv[1])
+print("done", flush=True)
+"""
+
+
+def killed(program, path, moments, longest):
+    """Run a program and kill it at a random moment. Returns whether it was done before."""
+    command = [sys.executable, "-c", program, str(path)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    time.sleep(moments.uniform(0, longest))
+    child.send_signal(signal.SIGKILL)
+    done = child.stdout.read() == "done\n"
+    child.stdout.close()
+    child.wait()
+    return done
+
+
+def test_training_killed_forty_times(tmp_path):
+    moments = random.Random(0)
+    for folder in (tmp_path / "killed", tmp_path / "whole"):
+        folder.mkdir()
+    kills = sum(not killed(TRAIN, tmp_path / "killed", moments, 0.3) for _ in range(40))
+    assert kills >= 10
+    for folder in ("killed", "whole"):
+        command = [sys.executable, "-c", TRAIN, str(tmp_path / folder)]
+        assert "done" in subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    for name in ("checkpoint.safetensors", "best.safetensors"):
+        ours, expected = ((tmp_path / f / name).read_bytes() for f in ("killed", "whole"))
+        assert without_seconds(ours) == without_seconds(expected)
+    assert not list((tmp_path / "killed").glob(".*.part"))
+
+
+def without_seconds(content):
+    """The tensors of a checkpoint; its header says how long epochs took."""
+    length = int.from_bytes(content[:8], "little")
+    return content[8 + length :]
+
+
+def test_saving_killed_thirty_times(tmp_path):
+    moments, path = random.Random(1), tmp_path / "sums.safetensors"
+    for _ in range(30):
+        killed(SAVE, path, moments, 0.2)
+        if path.exists():
+            loaded = RidgeStatistics.load(path)  # raises unless it is whole
+            assert loaded.rows == 50
+    RidgeStatistics([torch.randn(16, 8)], 2).save(path)
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+GRID = [Experiment(data="digits", method="ts-lrc", components=8, width=8, lr=0.05, epochs=15, seed=seed) for seed in range(4)]
+SWEEP = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+import test_kills
+print("ready", flush=True)
+test_kills.sweep(test_kills.GRID, Path(sys.argv[1]), jobs=2)
+"""
+
+
+def test_sweeps_killed_thirty_times(tmp_path):
+    """The parent, a worker, or all of them."""
+    expected = {r.experiment.name: r.result.best for r in sweep(GRID, tmp_path / "whole", jobs=1)}
+    moments, folder = random.Random(2), tmp_path / "killed"
+    command = [sys.executable, "-c", SWEEP, str(folder), str(Path(__file__).parent)]
+    for number in range(30):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(moments.uniform(0, 4))
+        everyone = [psutil.Process(process.pid)]
+        everyone += everyone[0].children(recursive=True) if process.poll() is None else []
+        victims = {0: everyone[:1], 1: everyone[1:][-1:], 2: everyone}[number % 3]
+        for victim in victims:
+            if victim.is_running():
+                victim.kill()
+        process.wait(timeout=120)
+        process.stdout.close()
+        if not Sweep(with_fingerprints(GRID), folder).left():
+            break
+    records = sweep(GRID, folder, jobs=1, retry=True)
+    assert {r.experiment.name: r.result.best for r in records} == expected

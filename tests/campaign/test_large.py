@@ -1,0 +1,36 @@
+"""Factorisations at the largest sizes that memory allows, in a child process that may crash."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tensorswitch._memory import available_memory
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = """
+import sys, torch
+from tensorswitch.ridge._cholesky import SymmetricPanels
+order, dtype = int(sys.argv[1]), getattr(torch, sys.argv[2])
+# 0.5 everywhere and 1.5 on the diagonal, whose inverse is known
+rows = lambda a, b: torch.full((b - a, order), 0.5, dtype=dtype).index_put_(
+    (torch.arange(b - a), torch.arange(a, b)), torch.tensor(1.5, dtype=dtype))
+factor = SymmetricPanels.from_rows(order, rows, torch.empty(0, dtype=dtype)).cholesky()
+x = factor.solve(torch.ones(order, 1, dtype=dtype))
+assert torch.allclose(x, torch.full_like(x, 1 / (1 + order / 2)), rtol=1e-2), x[:3]
+"""
+
+
+@pytest.mark.parametrize(
+    ("order", "dtype"),
+    [(16_384, "float32"), (32_768, "float32"), (40_000, "float32"), (24_000, "float64")],
+)
+def test_a_factorisation_of_any_order(order, dtype):
+    size = 4 if dtype == "float32" else 8
+    needed = size * order * (order / 2 + 3 * 1024) + 2**30
+    if needed > available_memory():
+        pytest.skip(f"needs {needed / 2**30:.0f} GB")
+    command = [sys.executable, "-c", PROGRAM, str(order), dtype]
+    child = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert child.returncode == 0, child.stderr[-2000:]

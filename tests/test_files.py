@@ -1,0 +1,129 @@
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+
+from tensorswitch import _files
+from tensorswitch._files import read_header, read_tensors, replacing, write_tensors, write_text
+
+posix = pytest.mark.skipif(os.name != "posix", reason="links, modes and limits of POSIX")
+
+
+def leftovers(folder):
+    return [p.name for p in folder.iterdir() if p.name.endswith(".part")]
+
+
+def test_a_block_that_fails_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a.txt"
+    write_text(path, "old")
+    with pytest.raises(TypeError), replacing(path) as partial:
+        partial.write_text(5)
+    assert path.read_text() == "old"
+    assert not leftovers(tmp_path)
+
+
+@posix
+def test_a_planted_link_is_not_followed(tmp_path, monkeypatch):
+    precious = tmp_path / "precious"
+    precious.write_text("keep me")
+    monkeypatch.setattr(_files.secrets, "token_hex", lambda _: "0")
+    (tmp_path / f".a.txt.{_files._host()}-{os.getpid()}-0.part").symlink_to(precious)
+    with pytest.raises(FileExistsError):
+        write_text(tmp_path / "a.txt", "new")
+    assert precious.read_text() == "keep me"
+
+
+@posix
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_the_mode_follows_the_umask(tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        write_text(tmp_path / "a.txt", "a")
+        write_tensors(tmp_path / "a.safetensors", "test", {"a": torch.ones(2)}, {})
+    finally:
+        os.umask(before)
+    for name in ("a.txt", "a.safetensors"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == mode
+
+
+def test_threads_may_write_to_one_path(tmp_path):
+    path, errors = tmp_path / "a.safetensors", []
+
+    def work(value):
+        try:
+            for _ in range(40):
+                write_tensors(path, "test", {"a": torch.full((500,), float(value))}, {})
+        except OSError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    tensors, _ = read_tensors(path, "test")
+    assert len(tensors["a"].unique()) == 1
+    assert not leftovers(tmp_path)
+
+
+@posix
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    path = tmp_path / "a.txt"
+    code = (
+        "import os, signal, sys; from tensorswitch._files import replacing\n"
+        "with replacing(sys.argv[1]) as partial: os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert len(leftovers(tmp_path)) == 1
+    elsewhere = tmp_path / ".a.txt.another-1-0.part"
+    elsewhere.touch()  # of another machine, which may still be writing
+    write_text(path, "a")
+    assert leftovers(tmp_path) == [elsewhere.name]
+
+
+@posix
+@pytest.mark.parametrize("name", ["a.txt", "a.safetensors"])
+def test_a_full_disk_is_reported_with_the_file(tmp_path, name):
+    path = tmp_path / name
+    path.write_text("old")
+    texts = {"a.txt": lambda path: write_text(path, "x" * 5000)}
+    write = texts.get(name, lambda path: write_tensors(path, "test", {"a": torch.ones(5000)}, {}))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+        with pytest.raises(OSError, match=name):
+            write(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    assert path.read_text() == "old"
+    assert not leftovers(tmp_path)
+
+
+def test_the_header_is_read_without_the_tensors(tmp_path):
+    write_tensors(tmp_path / "a", "test", {"a": torch.ones(2)}, {"n": 1})
+    assert read_header(tmp_path / "a", "test")["n"] == 1
+    with pytest.raises(ValueError, match="does not hold other"):
+        read_header(tmp_path / "a", "other")
+
+
+@pytest.mark.parametrize(
+    ("path", "error", "message"),
+    [
+        (".", IsADirectoryError, "is a folder; name a file to write"),
+        ("none/a.txt", FileNotFoundError, "there is no folder none"),
+    ],
+)
+def test_wrong_paths_are_named(tmp_path, monkeypatch, path, error, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=message):
+        write_text(path, "a")
