@@ -37,9 +37,9 @@ def _read_idx_folder(folder: Path, extra: bool = False) -> tuple[np.ndarray, ...
             parts.append(read_idx(path))
     images, labels, test_images, test_labels = parts
     names = ("training images", "training labels", "test images", "test labels")
-    for name, part, axes in zip(names, parts, (3, 1, 3, 1), strict=True):
-        if part.ndim != axes or not part.size:
-            raise DataError(f"{folder}: the {name} have shape {part.shape}, expected {axes} axes of at least one entry")
+    for name, array, axes in zip(names, parts, (3, 1, 3, 1), strict=True):
+        if array.ndim != axes or not array.size:
+            raise DataError(f"{folder}: the {name} have shape {array.shape}, expected {axes} axes of at least one entry")
     return images[:, None], labels.astype(np.int64), test_images[:, None], test_labels.astype(np.int64)
 
 

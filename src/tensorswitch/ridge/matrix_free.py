@@ -197,7 +197,7 @@ def _kronecker_inverse(x: Tensor, gates: Sequence[Tensor], sample_weight: Tensor
         moment = total((part * sample_weight[:, None]).t() @ part).double() / max(count, 1e-300)
         try:
             values, vectors = torch.linalg.eigh(moment)
-        except torch._C._LinAlgError as error:
+        except RuntimeError as error:  # LinAlgError is one
             raise SingularError("the moments of x and the gates have no eigenvectors") from error
         factors.append(_Factor(values.clamp_min(0).to(x.dtype), vectors.to(x.dtype)))
     (u, p), (v, q), (t, r) = factors
