@@ -27,7 +27,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 bench: $(READY)
-	for script in benchmarks/[a-z]*.py; do $(BIN)/python $$script || exit 1; done
+	for script in benchmarks/[a-z]*.py; do $(BIN)/python -m benchmarks.$$(basename $$script .py) || exit 1; done
 
 # Table, figures and report from the records in docs/results/runs, and the table into README; runs no experiment.
 results: $(READY)

@@ -11,12 +11,14 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tensorswitch import _machine
+from tensorswitch.experiments import machine
 
 T = TypeVar("T")
 
 
-def side_by_side(runs: dict[str, Callable[[], Any]], seconds: float = 2.0, least: int = 5) -> dict[str, float]:
+def side_by_side(
+    runs: dict[str, Callable[[], Any]], seconds: float = 2.0, least: int = 5
+) -> dict[str, float]:
     """The best time of each, in seconds. They take turns, so that a noisy moment hits all of them."""
     best = dict.fromkeys(runs, float("inf"))
     for run in runs.values():
@@ -66,7 +68,7 @@ def _status_bytes(status: Path, field: str) -> int:
 
 def describe() -> str:
     """Date, machine and versions, to stand beside measured numbers."""
-    return f"{_machine.today()}, {_machine.describe()}"
+    return f"{machine.today()}, {machine.describe()}"
 
 
 def print_table(header: list[str], rows: list[list[str]]) -> None:
@@ -78,4 +80,6 @@ def print_table(header: list[str], rows: list[list[str]]) -> None:
 
 def peak_resident_bytes() -> int:
     """The most memory this process has held so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )

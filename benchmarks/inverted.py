@@ -1,6 +1,6 @@
 """What inverted backpropagation adds to a step of linear rotation-compression (LRC).
 
-    python benchmarks/inverted.py
+    python -m benchmarks.inverted
 
 A step is forward, cross entropy, backward and SGD with momentum, on two TS layers (the second is the readout) of width n with 10 classes, and on
 one square layer alone; batch 128, float32, two threads.
@@ -14,14 +14,20 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from _measure import describe, print_table, side_by_side
+from benchmarks._measure import describe, print_table, side_by_side
 from tensorswitch import SwitchedLinear
 
 
-def step(n: int, outputs: list[int], learn_gates: str | None, batch: int = 128) -> Callable[[], None]:
+def step(
+    n: int, outputs: list[int], learn_gates: str | None, batch: int = 128
+) -> Callable[[], None]:
     torch.manual_seed(0)
-    model = nn.Sequential(*(SwitchedLinear(n, n, out, bias=False, learn_gates=learn_gates) for out in outputs))
-    optimiser = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=1e-3, fused=True)
+    model = nn.Sequential(
+        *(SwitchedLinear(n, n, out, bias=False, learn_gates=learn_gates) for out in outputs)
+    )
+    optimiser = torch.optim.SGD(
+        model.parameters(), lr=1e-3, momentum=0.9, weight_decay=1e-3, fused=True
+    )
     x, labels = torch.randn(batch, n), torch.randint(0, 10, (batch,))
 
     def run() -> None:
@@ -38,9 +44,18 @@ def main() -> None:
     rows = []
     for n in (64, 128, 256):
         for outputs in ([n], [n, 10]):
-            best = side_by_side({"lrc": step(n, outputs, None), "ibp": step(n, outputs, "ibp")}, seconds=8)
+            best = side_by_side(
+                {"lrc": step(n, outputs, None), "ibp": step(n, outputs, "ibp")}, seconds=8
+            )
             name = f"{n} → {n}" + " → 10" * (len(outputs) - 1)
-            rows.append([name, f"{1e3 * best['lrc']:.2f}", f"{1e3 * best['ibp']:.2f}", f"{best['ibp'] / best['lrc']:.3f}"])
+            rows.append(
+                [
+                    name,
+                    f"{1e3 * best['lrc']:.2f}",
+                    f"{1e3 * best['ibp']:.2f}",
+                    f"{best['ibp'] / best['lrc']:.3f}",
+                ]
+            )
     print_table(["layers", "LRC ms", "IBP-LRC ms", "ratio"], rows)
     print("\nThe paper's implementation: about 1.5 (17.4 / 11.7 in its time column).")
 

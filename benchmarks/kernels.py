@@ -1,6 +1,6 @@
 """The equivalent kernels against the same formula in whole-array torch and NumPy operations, and against neural-tangents where it is installed.
 
-    python benchmarks/kernels.py [--neural-tangents PYTHON]
+    python -m benchmarks.kernels [--neural-tangents PYTHON]
 
 k(X, X) of depth 3 on 6,000 rows, float32, two threads. ``--neural-tangents`` names the interpreter of an environment that has it, made for example by
 
@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from _measure import describe, peak_extra_bytes, print_table, side_by_side
+from benchmarks._measure import describe, peak_extra_bytes, print_table, side_by_side
 from tensorswitch.kernels import ts_kernel
 
 ROWS, DEPTH = 6000, 3
@@ -99,9 +99,30 @@ def main() -> None:
         if tangents is None:
             print("no neural-tangents:", (done.stderr.strip().splitlines() or ["no output"])[-1])
         memory = peak_extra_bytes(prepared, features) - 4 * ROWS**2
-        row = [str(features), f"{1e3 * best['ours']:.0f}", f"{best['torch'] / best['ours']:.1f}×", f"{best['numpy'] / best['ours']:.1f}×"]
-        rows.append([*row, "not measured" if tangents is None else f"{tangents:.1f}×", f"{memory / 1e6:.0f}"])
-    print_table(["features", "ours, ms", "than torch", "than NumPy", "than neural-tangents", "memory beyond the result, MB"], rows)
+        row = [
+            str(features),
+            f"{1e3 * best['ours']:.0f}",
+            f"{best['torch'] / best['ours']:.1f}×",
+            f"{best['numpy'] / best['ours']:.1f}×",
+        ]
+        rows.append(
+            [
+                *row,
+                "not measured" if tangents is None else f"{tangents:.1f}×",
+                f"{memory / 1e6:.0f}",
+            ]
+        )
+    print_table(
+        [
+            "features",
+            "ours, ms",
+            "than torch",
+            "than NumPy",
+            "than neural-tangents",
+            "memory beyond the result, MB",
+        ],
+        rows,
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """One-pass ridge regression: speed and memory of the solvers, and errors on MNIST, CIFAR-10 and SVHN (without ``extra``).
 
-    python benchmarks/ridge.py speed
-    [TENSORSWITCH_DATA=DIR] python benchmarks/ridge.py [mnist cifar10 svhn]
+    python -m benchmarks.ridge speed
+    [TENSORSWITCH_DATA=DIR] python -m benchmarks.ridge [mnist cifar10 svhn]
 
 Errors are added to ``benchmarks/results/ridge.md`` row by row, each from a process of its own, and what stands there already is skipped. Times are
 those of the solver, principal components and prediction not counted.
@@ -20,13 +20,32 @@ import torch
 from scipy.linalg import blas, lapack
 from torch import Tensor
 
-from _measure import describe, in_a_process_of_its_own, peak_extra_bytes, peak_resident_bytes, print_table, side_by_side
+from benchmarks._measure import (
+    describe,
+    in_a_process_of_its_own,
+    peak_extra_bytes,
+    peak_resident_bytes,
+    print_table,
+    side_by_side,
+)
 from tensorswitch.data import folders, load
-from tensorswitch.ridge import RidgeStatistics, apply_readout, deep_gates, draw_gates, mean_diagonal, solve, solve_matrix_free
+from tensorswitch.ridge import (
+    RidgeStatistics,
+    apply_readout,
+    deep_gates,
+    draw_gates,
+    mean_diagonal,
+    solve,
+    solve_matrix_free,
+)
 
 RESULTS = Path(__file__).parent / "results" / "ridge.md"
 PAPER = {"mnist": 2.99, "cifar10": 47.71, "svhn": 27.11}
-SCALE = {"mnist": 0.1, "cifar10": 1.0, "svhn": 1.0}  # λ as a fraction of the mean of the diagonal, which is the paper's
+SCALE = {
+    "mnist": 0.1,
+    "cifar10": 1.0,
+    "svhn": 1.0,
+}  # λ as a fraction of the mean of the diagonal, which is the paper's
 TOLERANCE = {"mnist": 2e-2, "cifar10": 5e-3, "svhn": 5e-3}  # where conjugate gradients stop
 CASES: list[tuple[str, int, tuple[int, ...], int | None]] = [  # solver, PCA, gates, rows
     ("streaming", 64, (64,), None),
@@ -45,7 +64,9 @@ MORE: list[tuple[str, int, tuple[int, ...], int | None]] = [  # on MNIST
     ("matrix-free", 32, (32, 32, 32), None),
 ]
 HEADER = (
-    "| data | solver | rows | PCA | gates | features | λ / mean | iterations | test error % | paper % | solve s | peak GB |\n" + "|---" * 12 + "|\n"
+    "| data | solver | rows | PCA | gates | features | λ / mean | iterations | test error % | paper % | solve s | peak GB |\n"
+    + "|---" * 12
+    + "|\n"
 )
 
 
@@ -54,7 +75,9 @@ def main() -> None:
         speed()
         return
     if not RESULTS.exists():
-        RESULTS.write_text(f"Made by `benchmarks/ridge.py` (seed 0, residuals at most {TOLERANCE}); {describe()}.\n\n{HEADER}")
+        RESULTS.write_text(
+            f"Made by `benchmarks/ridge.py` (seed 0, residuals at most {TOLERANCE}); {describe()}.\n\n{HEADER}"
+        )
     for name in sys.argv[1:] or PAPER:
         for solver, components, gates, rows in CASES + (MORE if name == "mnist" else []):
             scale = 1.0 if components == 256 else SCALE[name]
@@ -67,21 +90,34 @@ def main() -> None:
                 print(row, end="", flush=True)
 
 
-def _row_start(name: str, solver: str, components: int, gates: tuple[int, ...], scale: float, rows: int | None) -> str:
+def _row_start(
+    name: str, solver: str, components: int, gates: tuple[int, ...], scale: float, rows: int | None
+) -> str:
     features = components * int(np.prod(gates))
     return f"| {name} | {solver} | {rows or 'all'} | {components} | {' · '.join(map(str, gates))} | {features:,} | {scale} | "
 
 
-def run(name: str, solver: str, components: int, gates: tuple[int, ...], scale: float, rows: int | None) -> str:
+def run(
+    name: str, solver: str, components: int, gates: tuple[int, ...], scale: float, rows: int | None
+) -> str:
     data = load(name).protocol(components)
-    x, y = torch.from_numpy(data.train[:rows]), torch.from_numpy(data.train_labels[:rows].astype(np.int64))
+    x, y = (
+        torch.from_numpy(data.train[:rows]),
+        torch.from_numpy(data.train_labels[:rows].astype(np.int64)),
+    )
     targets = 2 * torch.nn.functional.one_hot(y, 10).float() - 1
     weights = gate_weights(components, gates)
     before = time.perf_counter()
     alpha = scale * mean_diagonal(x, deep_gates(x, weights))
     solution = solve(x, targets, weights, alpha, solver=solver, tol=TOLERANCE[name], memory_gb=16)
     seconds = time.perf_counter() - before
-    error = 100 * (apply_readout(torch.from_numpy(data.test), weights, solution.weight).argmax(1).numpy() != data.test_labels).mean()
+    error = (
+        100
+        * (
+            apply_readout(torch.from_numpy(data.test), weights, solution.weight).argmax(1).numpy()
+            != data.test_labels
+        ).mean()
+    )
     return f"{solution.iterations or '–'} | {error:.2f} | {PAPER[name]} | {seconds:.1f} | {peak_resident_bytes() / 1e9:.1f} |\n"
 
 
@@ -102,12 +138,19 @@ def speed() -> None:
         return RidgeStatistics(weights, 10).update(x, targets).solve().weight
 
     difference = (ours().flatten(0, 1).numpy() - by_blas(x, targets, weights[0])).__abs__().max()
-    times = side_by_side({"ours": ours, "ssyrk": lambda: by_blas(x, targets, weights[0])}, seconds=30, least=3)
+    times = side_by_side(
+        {"ours": ours, "ssyrk": lambda: by_blas(x, targets, weights[0])}, seconds=30, least=3
+    )
     memory = peak_extra_bytes(streaming_128) / 1e9
     sums = RidgeStatistics(weights, 10).update(x, targets)
     path = [10.0**k for k in range(8)]
     paths = side_by_side(
-        {"one": lambda: RidgeStatistics(weights, 10).update(x, targets).solve(), "path": lambda: sums.solve(path)}, seconds=10, least=3
+        {
+            "one": lambda: RidgeStatistics(weights, 10).update(x, targets).solve(),
+            "path": lambda: sums.solve(path),
+        },
+        seconds=10,
+        least=3,
     )
     print_table(
         ["what", "measured"],
@@ -117,11 +160,17 @@ def speed() -> None:
             ["ratio", f"{times['ssyrk'] / times['ours']:.1f}"],
             ["largest difference of the weights", f"{difference:.1e}"],
             ["streaming, 128 × 128, update and solve: GB", f"{memory:.2f}"],
-            ["a path of 8 λ on the sums, against sums and one solution", f"{(paths['one'] + paths['path']) / paths['one']:.2f}"],
+            [
+                "a path of 8 λ on the sums, against sums and one solution",
+                f"{(paths['one'] + paths['path']) / paths['one']:.2f}",
+            ],
         ],
     )
     if folders("mnist")[0].exists():
-        print("\nMNIST, 256 × 256, matrix-free, residual 1e-2: " + in_a_process_of_its_own(matrix_free_256))
+        print(
+            "\nMNIST, 256 × 256, matrix-free, residual 1e-2: "
+            + in_a_process_of_its_own(matrix_free_256)
+        )
 
 
 def by_blas(x: Tensor, targets: Tensor, gate_weight: Tensor) -> np.ndarray:
@@ -133,14 +182,18 @@ def by_blas(x: Tensor, targets: Tensor, gate_weight: Tensor) -> np.ndarray:
         part = x[start : start + 1000]
         z = ((part @ gate_weight.t() > 0).float()[:, :, None] * part[:, None]).flatten(1).numpy()
         gram = blas.ssyrk(1.0, z.T, beta=1.0, c=gram, overwrite_c=1)
-        cross = blas.sgemm(1.0, z.T, targets[start : start + 1000].numpy(), beta=1.0, c=cross, overwrite_c=1)
+        cross = blas.sgemm(
+            1.0, z.T, targets[start : start + 1000].numpy(), beta=1.0, c=cross, overwrite_c=1
+        )
     gram[np.diag_indices(features)] += gram.diagonal().mean()
     return lapack.sposv(gram, cross, overwrite_a=1, overwrite_b=1)[1]  # type: ignore[no-any-return]
 
 
 def streaming_128() -> Callable[[], Any]:
     x, targets, weights = problem(128, 10_000)
-    RidgeStatistics([weights[0][:2]], 10).update(x[:100], targets[:100]).solve()  # what libraries take once
+    RidgeStatistics([weights[0][:2]], 10).update(
+        x[:100], targets[:100]
+    ).solve()  # what libraries take once
     return lambda: RidgeStatistics(weights, 10).update(x, targets).solve()
 
 
@@ -149,9 +202,17 @@ def matrix_free_256() -> str:
     x, y = torch.from_numpy(data.train), torch.from_numpy(data.train_labels.astype(np.int64))
     weights = gate_weights(256, (256,))
     before = time.perf_counter()
-    solution = solve_matrix_free(x, 2 * torch.nn.functional.one_hot(y, 10).float() - 1, weights, tol=1e-2)
+    solution = solve_matrix_free(
+        x, 2 * torch.nn.functional.one_hot(y, 10).float() - 1, weights, tol=1e-2
+    )
     seconds = time.perf_counter() - before
-    error = 100 * (apply_readout(torch.from_numpy(data.test), weights, solution.weight).argmax(1).numpy() != data.test_labels).mean()
+    error = (
+        100
+        * (
+            apply_readout(torch.from_numpy(data.test), weights, solution.weight).argmax(1).numpy()
+            != data.test_labels
+        ).mean()
+    )
     return f"{solution.iterations} iterations, {seconds:.0f} s, {peak_resident_bytes() / 1e9:.1f} GB in all, test error {error:.2f} %"
 
 

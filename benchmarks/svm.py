@@ -1,6 +1,6 @@
 """SVMs with the equivalent kernels on MNIST, CIFAR-10 and SVHN (without ``extra``): test error, time and peak memory.
 
-    [TENSORSWITCH_DATA=DIR] python benchmarks/svm.py [mnist cifar10 svhn]
+    [TENSORSWITCH_DATA=DIR] python -m benchmarks.svm [mnist cifar10 svhn]
 
 The kernels at the paper's best depths. Where several PCA dimensions and penalties are listed, the best by validation error is taken, tried on the
 first ``TRIAL`` training rows; the fit is on all of them, in a process of its own. Results are added to ``benchmarks/results/svm.md`` one by one,
@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from _measure import describe, in_a_process_of_its_own, peak_resident_bytes
+from benchmarks._measure import describe, in_a_process_of_its_own, peak_resident_bytes
 from tensorswitch.data import load
 from tensorswitch.estimators import TSKernelSVC, kernel_svc_grid
 
@@ -27,15 +27,26 @@ CASES = [  # data, kernel, depth, the paper's error %, PCA dimensions and penalt
     ("cifar10", "ss", 7, 43.18, [(p, c) for p in (64, 128) for c in (1, 10, 100)]),
 ]
 TRIAL = 20_000
-MEMORY = {"mnist": 3, "cifar10": 3, "svhn": 6}  # gigabytes; the two largest classes of SVHN have 23,000 rows
-HEADER = "| data | kernel | depth | PCA | C | test error % | paper % | fit s | predict s | peak GB | support vectors |\n" + "|---" * 11 + "|\n"
+MEMORY = {
+    "mnist": 3,
+    "cifar10": 3,
+    "svhn": 6,
+}  # gigabytes; the two largest classes of SVHN have 23,000 rows
+HEADER = (
+    "| data | kernel | depth | PCA | C | test error % | paper % | fit s | predict s | peak GB | support vectors |\n"
+    + "|---" * 11
+    + "|\n"
+)
 
 
 def main() -> None:
     if not RESULTS.exists():
         RESULTS.write_text(f"Made by `benchmarks/svm.py` (seed 0); {describe()}.\n\n{HEADER}")
     for case in CASES:
-        if case[0] in (sys.argv[1:] or case[0]) and f"| {case[0]} | {case[1].upper()} |" not in RESULTS.read_text():
+        if (
+            case[0] in (sys.argv[1:] or case[0])
+            and f"| {case[0]} | {case[1].upper()} |" not in RESULTS.read_text()
+        ):
             row = in_a_process_of_its_own(run, *case)
             with RESULTS.open("a") as file:
                 file.write(row)
@@ -43,26 +54,55 @@ def main() -> None:
 
 
 def run(name: str, kind: str, depth: int, paper: float, candidates: list[tuple[int, float]]) -> str:
-    components, penalty = candidates[0] if len(candidates) == 1 else choose(name, kind, depth, candidates)
+    components, penalty = (
+        candidates[0] if len(candidates) == 1 else choose(name, kind, depth, candidates)
+    )
     data = load(name).protocol(components)
     start = time.perf_counter()
-    model = TSKernelSVC(kind, depth, penalty, normalize=True, n_jobs=2, max_memory_gb=MEMORY[name]).fit(data.train, data.train_labels)
+    model = TSKernelSVC(
+        kind, depth, penalty, normalize=True, n_jobs=2, max_memory_gb=MEMORY[name]
+    ).fit(data.train, data.train_labels)
     fitted = time.perf_counter()
     error = 100 * (model.predict(data.test) != data.test_labels).mean()
     done = time.perf_counter()
-    cells = [name, kind.upper(), depth, components, penalty, f"{error:.2f}", f"{paper:.2f}", f"{fitted - start:.0f}", f"{done - fitted:.0f}"]
-    return "| " + " | ".join(map(str, [*cells, f"{peak_resident_bytes() / 1e9:.1f}", len(model.support_)])) + " |\n"
+    cells = [
+        name,
+        kind.upper(),
+        depth,
+        components,
+        penalty,
+        f"{error:.2f}",
+        f"{paper:.2f}",
+        f"{fitted - start:.0f}",
+        f"{done - fitted:.0f}",
+    ]
+    return (
+        "| "
+        + " | ".join(map(str, [*cells, f"{peak_resident_bytes() / 1e9:.1f}", len(model.support_)]))
+        + " |\n"
+    )
 
 
-def choose(name: str, kind: str, depth: int, candidates: list[tuple[int, float]]) -> tuple[int, float]:
+def choose(
+    name: str, kind: str, depth: int, candidates: list[tuple[int, float]]
+) -> tuple[int, float]:
     errors = {}
     for components in dict.fromkeys(p for p, _ in candidates):
         data = load(name).protocol(components)
-        rows = (data.train[:TRIAL], data.train_labels[:TRIAL], data.validation, data.validation_labels)
+        rows = (
+            data.train[:TRIAL],
+            data.train_labels[:TRIAL],
+            data.validation,
+            data.validation_labels,
+        )
         penalties = [c for p, c in candidates if p == components]
-        found = kernel_svc_grid(*rows, kinds=[kind], depths=[depth], Cs=penalties, n_jobs=2, max_memory_gb=3)
+        found = kernel_svc_grid(
+            *rows, kinds=[kind], depths=[depth], Cs=penalties, n_jobs=2, max_memory_gb=3
+        )
         errors.update({(components, key[2]): error for key, error in found.items()})
-    print(name, kind, depth, {key: f"{100 * error:.2f}" for key, error in errors.items()}, flush=True)
+    print(
+        name, kind, depth, {key: f"{100 * error:.2f}" for key, error in errors.items()}, flush=True
+    )
     return min(errors, key=lambda key: errors[key])
 
 

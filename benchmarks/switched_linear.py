@@ -1,6 +1,6 @@
 """The switched linear map against the naive version (build Z, flatten, multiply, autograd): speed and peak memory.
 
-    python benchmarks/switched_linear.py
+    python -m benchmarks.switched_linear
 
 Square sizes, in = gates = out = n, float32, two threads. A ratio above 1 means that many times faster than naive.
 """
@@ -12,11 +12,18 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from _measure import describe, peak_extra_bytes, print_table, side_by_side
+from benchmarks._measure import describe, peak_extra_bytes, print_table, side_by_side
 from tensorswitch import switched_linear
 from tensorswitch.switched import choose_group
 
-SIZES = [(128, 32, True), (128, 64, True), (128, 128, True), (128, 256, True), (512, 256, True), (2048, 128, True)]
+SIZES = [
+    (128, 32, True),
+    (128, 64, True),
+    (128, 128, True),
+    (128, 256, True),
+    (512, 256, True),
+    (2048, 128, True),
+]
 SIZES += [(8192, 128, False), (4096, 256, False)]
 OPEN = (0.05, 0.5, 0.9)
 
@@ -26,7 +33,13 @@ def naive(x: Tensor, gates: Tensor, weight: Tensor) -> Tensor:
     return z.flatten(1) @ weight.flatten(0, 1)
 
 
-def step(method: Callable[[Tensor, Tensor, Tensor], Tensor], rows: int, n: int, opened: float, backward: bool) -> Callable[[], None]:
+def step(
+    method: Callable[[Tensor, Tensor, Tensor], Tensor],
+    rows: int,
+    n: int,
+    opened: float,
+    backward: bool,
+) -> Callable[[], None]:
     generator = torch.Generator().manual_seed(0)
     x, error = (torch.randn(rows, n, generator=generator) for _ in range(2))
     weight = torch.randn(n, n, n, generator=generator).requires_grad_(backward)
@@ -44,7 +57,9 @@ def step(method: Callable[[Tensor, Tensor, Tensor], Tensor], rows: int, n: int, 
     return run
 
 
-def working_memory(method: Callable[[Tensor, Tensor, Tensor], Tensor], rows: int = 512, n: int = 256) -> int:
+def working_memory(
+    method: Callable[[Tensor, Tensor, Tensor], Tensor], rows: int = 512, n: int = 256
+) -> int:
     """Peak memory of forward + backward beyond the weight gradient, which any method has to return."""
     return peak_extra_bytes(step, method, rows, n, 0.5, True) - 4 * n**3
 
@@ -56,9 +71,14 @@ def main() -> None:
     for size, n, backward in SIZES:
         cells, times = [], []
         for opened in OPEN:
-            runs = {"naive": step(naive, size, n, opened, backward), "ours": step(switched_linear, size, n, opened, backward)}
+            runs = {
+                "naive": step(naive, size, n, opened, backward),
+                "ours": step(switched_linear, size, n, opened, backward),
+            }
             best = side_by_side(runs, seconds=4)
-            cells.append(f"{best['naive'] / best['ours']:.2f}× (group {choose_group(size, n, n, n, opened, backward)})")
+            cells.append(
+                f"{best['naive'] / best['ours']:.2f}× (group {choose_group(size, n, n, n, opened, backward)})"
+            )
             times.append(f"{1e3 * best['ours']:.2f}")
         what = "forward + backward" if backward else "forward"
         rows.append([what, str(size), str(n), *cells])
@@ -68,7 +88,9 @@ def main() -> None:
     print("\nMilliseconds:\n")
     print_table(["", "rows", "n", "naive", *(f"{p:.0%} open" for p in OPEN)], absolute)
     ours, theirs = (working_memory(method) / 1e6 for method in (switched_linear, naive))
-    print(f"\nPeak memory beyond the gradients, forward + backward, 512 rows, n = 256: {ours:.0f} MB, naive {theirs:.0f} MB: 1/{theirs / ours:.0f}")
+    print(
+        f"\nPeak memory beyond the gradients, forward + backward, 512 rows, n = 256: {ours:.0f} MB, naive {theirs:.0f} MB: 1/{theirs / ours:.0f}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Training: an epoch against a plain loop with the naive layer, and errors after one pass over MNIST.
 
-    python benchmarks/training.py speed
-    [TENSORSWITCH_DATA=DIR] python benchmarks/training.py errors
+    python -m benchmarks.training speed
+    [TENSORSWITCH_DATA=DIR] python -m benchmarks.training errors
 
 The naive layer builds the expanded tensor and multiplies; the plain loop indexes batches out of the data and calls an unfused optimiser. Errors are
 means over three seeds at width 256 on 256 principal components with the paper's settings, added to ``benchmarks/results/training.md`` row by row.
@@ -21,18 +21,33 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from _measure import describe, print_table, side_by_side
+from benchmarks._measure import describe, print_table, side_by_side
 from tensorswitch.data import load
 from tensorswitch.models import mlp
 from tensorswitch.training import Learner, Rows, train
 
 RESULTS = Path(__file__).parent / "results" / "training.md"
 BATCH, STEPS = 128, 20
-ORIGINAL = {64: 12, 256: 355}  # milliseconds a batch of the paper's implementation on two such cores
+ORIGINAL = {
+    64: 12,
+    256: 355,
+}  # milliseconds a batch of the paper's implementation on two such cores
 SEEDS = (0, 1, 2)
-CASES = [("ss", 1), ("ss", 2), ("ss", 3), ("ts-lrc", 1), ("ts-lrc", 2), ("ts-ibp-lrc", 1), ("ts-ibp-lrc", 2)]
+CASES = [
+    ("ss", 1),
+    ("ss", 2),
+    ("ss", 3),
+    ("ts-lrc", 1),
+    ("ts-lrc", 2),
+    ("ts-ibp-lrc", 1),
+    ("ts-ibp-lrc", 2),
+]
 PAPER = {"ss": "16.3", "ts-lrc": "3.3", "ts-ibp-lrc": "3.3"}
-HEADER = "| method | depth | test error after one epoch, % (mean of 3, each) | paper's best of its grid, % | epoch s |\n" + "|---" * 5 + "|\n"
+HEADER = (
+    "| method | depth | test error after one epoch, % (mean of 3, each) | paper's best of its grid, % | epoch s |\n"
+    + "|---" * 5
+    + "|\n"
+)
 
 
 class NaiveLayer(nn.Module):
@@ -40,7 +55,9 @@ class NaiveLayer(nn.Module):
 
     def __init__(self, n_in: int, gates: int, out: int) -> None:
         super().__init__()
-        self.gate_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(gates, n_in)), requires_grad=False)
+        self.gate_weight = nn.Parameter(
+            nn.init.xavier_uniform_(torch.empty(gates, n_in)), requires_grad=False
+        )
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(gates * n_in, out)))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -49,7 +66,12 @@ class NaiveLayer(nn.Module):
 
 
 def plain_epoch(network: nn.Module, rows: Rows) -> Callable[[], None]:
-    optimizer = torch.optim.SGD([p for p in network.parameters() if p.requires_grad], lr=1e-3, momentum=0.9, weight_decay=1e-3)
+    optimizer = torch.optim.SGD(
+        [p for p in network.parameters() if p.requires_grad],
+        lr=1e-3,
+        momentum=0.9,
+        weight_decay=1e-3,
+    )
 
     def run() -> None:
         for batch in torch.randperm(len(rows.x)).split(BATCH):
@@ -66,34 +88,59 @@ def bare_steps(learner: Learner, rows: Rows) -> Callable[[], None]:
     def run() -> None:
         for start in range(0, len(rows.x), BATCH):
             learner.optimizer.zero_grad(set_to_none=True)
-            F.cross_entropy(learner.network(rows.x[start : start + BATCH]), rows.y[start : start + BATCH]).backward()
+            F.cross_entropy(
+                learner.network(rows.x[start : start + BATCH]), rows.y[start : start + BATCH]
+            ).backward()
             learner.optimizer.step()
 
     return run
 
 
 def speed() -> None:
-    print(f"{describe()}; LRC, depth 2, n inputs, gates and outputs, batch {BATCH}, {STEPS} batches\n")
+    print(
+        f"{describe()}; LRC, depth 2, n inputs, gates and outputs, batch {BATCH}, {STEPS} batches\n"
+    )
     table = []
     for n in (64, 128, 256):
         torch.manual_seed(0)
         rows = Rows(torch.randn(STEPS * BATCH, n), torch.randint(0, 10, (STEPS * BATCH,)))
         learner = Learner(mlp(n, 10, kind="ts-lrc", depth=2, width=n), batch_size=BATCH)
         naive = nn.Sequential(NaiveLayer(n, n, n), NaiveLayer(n, n, 10))
-        runs: dict[str, Callable[[], Any]] = {"ours": partial(learner.epoch, rows), "bare": bare_steps(learner, rows)}
+        runs: dict[str, Callable[[], Any]] = {
+            "ours": partial(learner.epoch, rows),
+            "bare": bare_steps(learner, rows),
+        }
         runs["plain"] = plain_epoch(naive, rows)
         times = side_by_side(runs, seconds=15, least=5)
         ours, plain = (f"{1000 * times[name] / STEPS:.2f}" for name in ("ours", "plain"))
-        overhead, ratio = f"{100 * (times['ours'] / times['bare'] - 1):.0f} %", f"{times['ours'] / times['plain']:.2f}"
+        overhead, ratio = (
+            f"{100 * (times['ours'] / times['bare'] - 1):.0f} %",
+            f"{times['ours'] / times['plain']:.2f}",
+        )
         table.append([str(n), ours, plain, ratio, overhead, str(ORIGINAL.get(n, "–"))])
-    print_table(["n", "ours, ms a batch", "plain loop, naive layer, ms", "ratio", "overhead of the loop", "original, ms"], table)
+    print_table(
+        [
+            "n",
+            "ours, ms a batch",
+            "plain loop, naive layer, ms",
+            "ratio",
+            "overhead of the loop",
+            "original, ms",
+        ],
+        table,
+    )
 
 
 def errors() -> None:
     split = load("mnist").protocol(256)
-    rows, test = (Rows.from_numpy(x, y) for x, y in ((split.train, split.train_labels), (split.test, split.test_labels)))
+    rows, test = (
+        Rows.from_numpy(x, y)
+        for x, y in ((split.train, split.train_labels), (split.test, split.test_labels))
+    )
     if not RESULTS.exists():
-        RESULTS.write_text(f"Made by `benchmarks/training.py errors` on MNIST, 256 principal components, width 256; {describe()}.\n\n{HEADER}")
+        RESULTS.write_text(
+            f"Made by `benchmarks/training.py errors` on MNIST, 256 principal components, width 256; {describe()}.\n\n{HEADER}"
+        )
     for kind, depth in CASES:
         start = f"| {kind} | {depth} |"
         if start in RESULTS.read_text():

@@ -31,10 +31,15 @@ def write_files(folder: Path, rows: int) -> None:
     import pyarrow.parquet as pq
 
     rng = np.random.default_rng(SEED)
-    xs = np.lib.format.open_memmap(folder / "x.npy", mode="w+", dtype=np.float32, shape=(rows, FEATURES))
+    xs = np.lib.format.open_memmap(
+        folder / "x.npy", mode="w+", dtype=np.float32, shape=(rows, FEATURES)
+    )
     ys = np.lib.format.open_memmap(folder / "y.npy", mode="w+", dtype=np.int64, shape=(rows,))
     names = [f"x{i}" for i in range(FEATURES)]
-    with pq.ParquetWriter(folder / "table.parquet", pa.schema([*((name, pa.float32()) for name in names), ("y", pa.int64())])) as table:
+    with pq.ParquetWriter(
+        folder / "table.parquet",
+        pa.schema([*((name, pa.float32()) for name in names), ("y", pa.int64())]),
+    ) as table:
         for start in range(0, rows, CHUNK):
             x = rng.normal(size=(min(CHUNK, rows - start), FEATURES)).astype(np.float32)
             y = labels(x)
@@ -72,7 +77,9 @@ def main() -> None:
         for reader in (from_npy, from_parquet):
             model = learn(reader(folder))
             error = 100 * (1 - model.score(test, labels(test)))
-            print(f"{reader.__name__}: {rows} rows in chunks of {CHUNK}, alpha {model.alpha_:g} chosen, test error {error:.1f} %")
+            print(
+                f"{reader.__name__}: {rows} rows in chunks of {CHUNK}, alpha {model.alpha_:g} chosen, test error {error:.1f} %"
+            )
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
 
 

@@ -26,7 +26,11 @@ def golden():
 
     def read(name):
         with np.load(GOLDEN / f"{name}.npz") as arrays:
-            return {key: torch.from_numpy(arrays[key]) for key in arrays.files if arrays[key].dtype.kind != "U"}
+            return {
+                key: torch.from_numpy(arrays[key])
+                for key in arrays.files
+                if arrays[key].dtype.kind != "U"
+            }
 
     return read
 

@@ -95,7 +95,10 @@ def test_analysis_corrects_for_bad_gates_where_scalar_units_cannot():
     wanted = (x @ torch.randn(4, 6, dtype=torch.float64)).relu().sum(1, keepdim=True)
     gate_weights = torch.randn(12, 4, dtype=torch.float64)
     left = {}
-    for name, z in (("ts", algebra.expand(x, gate_weights).flatten(1)), ("ss", algebra.scalar_switching(x, [gate_weights])[-1])):
+    for name, z in (
+        ("ts", algebra.expand(x, gate_weights).flatten(1)),
+        ("ss", algebra.scalar_switching(x, [gate_weights])[-1]),
+    ):
         left[name] = (wanted - z @ torch.linalg.lstsq(z, wanted).solution).norm()
     assert left["ts"] < 0.6 * left["ss"]
 
@@ -106,10 +109,18 @@ def test_the_pseudo_gradient_uses_the_pseudoinverse_of_each_contraction(sizes):
     error = torch.randn(ROWS, *sizes[::-1], dtype=torch.float64)
     tensors = algebra.auxiliary(x, weights)
     flowing = error.flatten(1)
-    for level, (w, result) in enumerate(zip(weights, algebra.pseudo_gradients(x, weights, error), strict=True)):
+    for level, (w, result) in enumerate(
+        zip(weights, algebra.pseudo_gradients(x, weights, error), strict=True)
+    ):
         below, above = tensors[level][0], tensors[level + 1][0]
-        jacobian = torch.autograd.functional.jacobian(lambda a, w=w: algebra.contract(a[None], w)[0], below)
+        jacobian = torch.autograd.functional.jacobian(
+            lambda a, w=w: algebra.contract(a[None], w)[0], below
+        )
         flowing = flowing @ torch.linalg.pinv(jacobian.reshape(above.numel(), below.numel()))
-        by_weight = torch.autograd.functional.jacobian(lambda w, a=tensors[level]: algebra.contract(a, w), w)
-        expected = torch.einsum("bu,buji->ji", flowing, by_weight.reshape(ROWS, above.numel(), *w.shape))
+        by_weight = torch.autograd.functional.jacobian(
+            lambda w, a=tensors[level]: algebra.contract(a, w), w
+        )
+        expected = torch.einsum(
+            "bu,buji->ji", flowing, by_weight.reshape(ROWS, above.numel(), *w.shape)
+        )
         assert_close(result, expected)

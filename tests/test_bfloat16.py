@@ -34,5 +34,7 @@ def test_a_probe_that_dies_names_the_signal_and_the_remedy(probe):
 
 def test_a_learner_refuses_what_the_machine_cannot_do(probe):
     probe("import os, signal; os.kill(os.getpid(), signal.SIGILL)")
-    with pytest.raises(ValueError, match=r"precision 'bf16': products in bfloat16 do not work .* ONEDNN_MAX"):
+    with pytest.raises(
+        ValueError, match=r"precision 'bf16': products in bfloat16 do not work .* ONEDNN_MAX"
+    ):
         Learner(mlp(4, 2, kind="ss", depth=1, width=3), precision="bf16")

@@ -46,7 +46,10 @@ def test_train_then_predict(folder):
         "best.safetensors", "checkpoint.safetensors", "history.csv", "history.json", "model.safetensors",
     ]  # fmt: skip
     assert load_model(folder / "a" / "model.safetensors").description["kind"] == "ts-lrc"
-    assert f"540 test rows of digits: error {error[1]} %" in run("predict", "a", "digits", "--out", "p.csv").output
+    assert (
+        f"540 test rows of digits: error {error[1]} %"
+        in run("predict", "a", "digits", "--out", "p.csv").output
+    )
     with (folder / "p.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 540
@@ -61,12 +64,23 @@ def test_predict_rows_without_labels(folder):
 
 
 def test_a_cnn_on_images(folder):
-    np.savez(folder / "mine.npz", x=np.random.default_rng(0).integers(0, 256, (60, 8, 8), dtype=np.uint8), y=np.arange(60) % 2)
-    assert "ts-lrc cnn" in run("train", "--data", "mine.npz", "--architecture", "cnn", "--epochs", "1", "--width", "8").output
+    np.savez(
+        folder / "mine.npz",
+        x=np.random.default_rng(0).integers(0, 256, (60, 8, 8), dtype=np.uint8),
+        y=np.arange(60) % 2,
+    )
+    assert (
+        "ts-lrc cnn"
+        in run(
+            "train", "--data", "mine.npz", "--architecture", "cnn", "--epochs", "1", "--width", "8"
+        ).output
+    )
 
 
 def test_settings_from_a_file_are_overridden_by_options(folder):
-    (folder / "a.toml").write_text('kind = "ss"\nepochs = 3\nwidth = 8\nbatch-size = 64\nout = "there"\n')
+    (folder / "a.toml").write_text(
+        'kind = "ss"\nepochs = 3\nwidth = 8\nbatch-size = 64\nout = "there"\n'
+    )
     run("train", "--config", "a.toml", "--epochs", "1")
     assert load_model(folder / "there" / "model.safetensors").description["kind"] == "ss"
     assert len(json.loads((folder / "there" / "history.json").read_text())) == 1
@@ -81,7 +95,15 @@ def test_training_goes_on_in_its_folder(folder):
 def test_compare_prints_the_table_and_writes_the_report(folder):
     arguments = ["compare", *QUICK, "--components", "8", "--out", "c"]
     printed = run(*arguments).output
-    for method in ("SVM SS", "SVM TS", "MLP SS", "MLP TS RR", "MLP TS LRC", "MLP TS IBP-LRC", "MLP TS IBP"):
+    for method in (
+        "SVM SS",
+        "SVM TS",
+        "MLP SS",
+        "MLP TS RR",
+        "MLP TS LRC",
+        "MLP TS IBP-LRC",
+        "MLP TS IBP",
+    ):
         assert method in printed
     page = (folder / "c" / "report.html").read_text()
     assert page.count("<tr>") == 8
@@ -99,7 +121,10 @@ def test_compare_prints_the_table_and_writes_the_report(folder):
 def test_compare_a_table_of_ones_own(folder):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 3))
-    lines = [",".join(f"{v:.3f}" for v in row) + f",{'near' if abs(row).sum() < 2.3 else 'far'}" for row in x]
+    lines = [
+        ",".join(f"{v:.3f}" for v in row) + f",{'near' if abs(row).sum() < 2.3 else 'far'}"
+        for row in x
+    ]
     (folder / "mine.csv").write_text("a,b,c,label\n" + "\n".join(lines))
     printed = run("compare", "--data", "mine.csv", *QUICK, "--methods", "ss,rr,ts-lrc").output
     assert "140 to learn, 60 to test, rows of features 3, 2 classes" in printed
@@ -123,29 +148,63 @@ def test_data_commands():
         (["train", "--config", "none.toml"], 2, "none.toml is not there"),
         (["train", "--depth", "x"], 2, "Invalid value"),
         (["fly"], 2, "No such command"),
-        (["train", "--momentum", "nan"], 1, "error: momentum must be a finite number of at least 0, got nan"),
+        (
+            ["train", "--momentum", "nan"],
+            1,
+            "error: momentum must be a finite number of at least 0, got nan",
+        ),
         (["train", "--patience", "0"], 1, "error: patience must be at least 1, got 0"),
-        (["train", "--out", "file"], 1, "error: file is to be a folder, but a file of that name is in the way"),
-        (["compare", "--out", "file"], 1, "error: file is to be a folder, but a file of that name is in the way"),
+        (
+            ["train", "--out", "file"],
+            1,
+            "error: file is to be a folder, but a file of that name is in the way",
+        ),
+        (
+            ["compare", "--out", "file"],
+            1,
+            "error: file is to be a folder, but a file of that name is in the way",
+        ),
         (["compare", "--depth", "0"], 1, "error: depth must be a positive integer, got 0"),
         (["compare", "--seed", "-1"], 1, "error: seed must be an integer of at least 0"),
         (["train", "--seed", "-1"], 1, "error: seed must be an integer of at least 0"),
         (["train", "--device", "nowhere"], 1, "error: device 'nowhere' cannot be used here"),
         (["train", "--width", "10000000"], 1, "error: a network of depth 2, width 10000000 has"),
-        (["train", "--depth", "99999999"], 1, "error: depth must be at most 10,000 in all, got 99,999,999"),
-        (["sweep", "deep.toml"], 1, "error: deep.toml is not a TOML file: maximum recursion depth exceeded"),
+        (
+            ["train", "--depth", "99999999"],
+            1,
+            "error: depth must be at most 10,000 in all, got 99,999,999",
+        ),
+        (
+            ["sweep", "deep.toml"],
+            1,
+            "error: deep.toml is not a TOML file: maximum recursion depth exceeded",
+        ),
         (["train", "--config", "deep.toml"], 2, "deep.toml is not a TOML file"),
         (["sweep", "none.toml"], 1, "error: none.toml is not there"),
         (["run", "data=digits"], 1, "error: an experiment needs method"),
-        (["run", "data=digits", "method=ss", "depth=1", "depth=2"], 1, "error: each setting may be given once; got data method depth depth"),
+        (
+            ["run", "data=digits", "method=ss", "depth=1", "depth=2"],
+            1,
+            "error: each setting may be given once; got data method depth depth",
+        ),
         (["run", "data=5", "method=ss"], 1, "error: '5' is neither a data set known by name"),
         (["compare", "--methods", ","], 1, "error: no methods are named; known are svm-ss"),
         (["run", "data=digits", "method"], 1, "error: settings are written NAME=VALUE; got method"),
-        (["paper", "figure3"], 1, "error: there are table1, figure2, figure4, figure5 and all; got 'figure3'"),
-        (["paper", "table1", "--scale", "tiny"], 1, "error: scale must be one of smoke, small, full; got 'tiny'"),
+        (
+            ["paper", "figure3"],
+            1,
+            "error: there are table1, figure2, figure4, figure5 and all; got 'figure3'",
+        ),
+        (
+            ["paper", "table1", "--scale", "tiny"],
+            1,
+            "error: scale must be one of smoke, small, full; got 'tiny'",
+        ),
     ],
 )
-def test_errors_are_one_line_and_tell_what_to_do(arguments, code, message, monkeypatch, capsys, folder):
+def test_errors_are_one_line_and_tell_what_to_do(
+    arguments, code, message, monkeypatch, capsys, folder
+):
     (folder / "file").touch()
     (folder / "deep.toml").write_text("a = " + "[" * 10_000)
     monkeypatch.setattr(sys, "argv", ["tensorswitch", *arguments])
@@ -167,8 +226,24 @@ def test_debug_shows_the_traceback(monkeypatch):
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_control_c_leaves_a_folder_to_go_on_from(folder):
-    command = [sys.executable, "-m", "tensorswitch", "train", *QUICK, "--epochs", "100000", "--out", "a"]
-    child = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    command = [
+        sys.executable,
+        "-m",
+        "tensorswitch",
+        "train",
+        *QUICK,
+        "--epochs",
+        "100000",
+        "--out",
+        "a",
+    ]
+    child = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
     deadline = time.monotonic() + 60
     while not (folder / "a" / "checkpoint.safetensors").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -182,10 +257,26 @@ def test_control_c_leaves_a_folder_to_go_on_from(folder):
 
 
 def test_torchrun_gives_the_history_of_one_process_with_the_doubled_batch(folder):
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29517", "-m", "tensorswitch"]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--master-port",
+        "29517",
+        "-m",
+        "tensorswitch",
+    ]
     options = ["train", "--kind", "ts-ibp-lrc", "--width", "8", "--lr", "0.05", "--epochs", "2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*command, *options, "--batch-size", "16", "--out", "two"], env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [*command, *options, "--batch-size", "16", "--out", "two"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("results go to two") == 1
     run(*options, "--batch-size", "32", "--out", "one")
@@ -199,7 +290,10 @@ def table(path, labels, seed=0):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(60, 3))
     path.parent.mkdir(exist_ok=True)
-    path.write_text("a,b,c,label\n" + "".join(f"{r[0]:.3f},{r[1]:.3f},{r[2]:.3f},{labels[int(r[0] > 0)]}\n" for r in x))
+    path.write_text(
+        "a,b,c,label\n"
+        + "".join(f"{r[0]:.3f},{r[1]:.3f},{r[2]:.3f},{labels[int(r[0] > 0)]}\n" for r in x)
+    )
     return str(path)
 
 
@@ -224,7 +318,9 @@ def test_predictions_are_compared_by_name_and_quoted(folder):
     assert float(error[1]) < 30
     with (folder / "p.csv").open() as file:
         assert {row["label"] for row in csv.DictReader(file)} == {'no, "sir"', "yes"}
-    other = table(folder / "e.csv", ["yes", '"no, ""sir"""'])  # the same rows with the labels the other way round
+    other = table(
+        folder / "e.csv", ["yes", '"no, ""sir"""']
+    )  # the same rows with the labels the other way round
     swapped = re.search(r"error ([\d.]+) %", run("predict", "t", other).output)
     assert swapped is not None
     assert float(swapped[1]) == pytest.approx(100 - float(error[1]), abs=0.02)
@@ -246,16 +342,29 @@ def test_predict_says_what_is_wrong_with_rows_and_targets(folder):
         run("predict", "a", "none.npy")
     with pytest.raises(ValueError, match="a is a folder; name a file for the predictions"):
         run("predict", "a", "d.npz", "--out", "a")
-    np.save(folder / "x.npy", np.zeros((4, 3), np.float32))  # without labels beside them these are rows to predict like any others
+    np.save(
+        folder / "x.npy", np.zeros((4, 3), np.float32)
+    )  # without labels beside them these are rows to predict like any others
     assert len(run("predict", "a", "x.npy").output.split()) == 4
 
 
 def test_train_says_by_what_the_best_is_and_what_was_done_before(folder):
-    parts = {"x_train": np.eye(4), "y_train": [0, 1, 0, 1], "x_test": np.eye(4), "y_test": [0, 1, 0, 1]}
+    parts = {
+        "x_train": np.eye(4),
+        "y_train": [0, 1, 0, 1],
+        "x_test": np.eye(4),
+        "y_test": [0, 1, 0, 1],
+    }
     np.savez(folder / "d.npz", **parts)
-    assert "best by training loss, as there are no rows for validation" in run("train", "--data", "d.npz", *QUICK, "--out", "a").output
+    assert (
+        "best by training loss, as there are no rows for validation"
+        in run("train", "--data", "d.npz", *QUICK, "--out", "a").output
+    )
     assert "best by validation error" in run("train", *QUICK, "--epochs", "3", "--out", "b").output
-    assert "b has 3 epochs already, more than the 1 asked for" in run("train", *QUICK, "--epochs", "1", "--out", "b").output
+    assert (
+        "b has 3 epochs already, more than the 1 asked for"
+        in run("train", *QUICK, "--epochs", "1", "--out", "b").output
+    )
     (folder / "b" / "best.safetensors").unlink()
     with pytest.raises(ValueError, match=r"b has checkpoint.safetensors but no best.safetensors"):
         run("train", *QUICK, "--epochs", "3", "--out", "b")
@@ -264,9 +373,20 @@ def test_train_says_by_what_the_best_is_and_what_was_done_before(folder):
 def test_one_method_that_fails_does_not_stop_the_others_and_few_wide_rows_do(folder):
     """Constant inputs, which no principal components or ridge can make sense of; and more features than rows."""
     np.savez(folder / "constant.npz", x=np.ones((40, 3), np.float32), y=np.arange(40) % 2)
-    assert "MLP TS LRC" in run("compare", "--data", "constant.npz", *QUICK, "--methods", "rr,ts-lrc", "--out", "c").output
-    np.savez(folder / "wide.npz", x=np.random.default_rng(0).normal(size=(60, 300)).astype(np.float32), y=np.arange(60) % 2)
-    assert run("compare", "--data", "wide.npz", *QUICK, "--methods", "ss", "--out", "w").exit_code == 0
+    assert (
+        "MLP TS LRC"
+        in run(
+            "compare", "--data", "constant.npz", *QUICK, "--methods", "rr,ts-lrc", "--out", "c"
+        ).output
+    )
+    np.savez(
+        folder / "wide.npz",
+        x=np.random.default_rng(0).normal(size=(60, 300)).astype(np.float32),
+        y=np.arange(60) % 2,
+    )
+    assert (
+        run("compare", "--data", "wide.npz", *QUICK, "--methods", "ss", "--out", "w").exit_code == 0
+    )
 
 
 def test_labels_spelt_otherwise_are_the_same(folder):
@@ -278,13 +398,17 @@ def test_labels_spelt_otherwise_are_the_same(folder):
     ):
         np.savez(folder / f"{name}.npz", x=x, y=labels)
     run("train", "--data", "whole.npz", *QUICK, "--out", "a")
-    numbers, floats = (run("predict", "a", f"{name}.npz").output.split("error")[1] for name in ("whole", "float"))
+    numbers, floats = (
+        run("predict", "a", f"{name}.npz").output.split("error")[1] for name in ("whole", "float")
+    )
     assert numbers == floats
     assert "the model does not know the classes a, b" in run("predict", "a", "words.npz").output
 
 
 def test_the_result_of_a_sweep_names_what_was_varied(folder):
-    (folder / "g.toml").write_text('data = "digits"\nmethod = "ss"\nwidth = [4, 8]\nlr = [0.01, 0.1]\n')
+    (folder / "g.toml").write_text(
+        'data = "digits"\nmethod = "ss"\nwidth = [4, 8]\nlr = [0.01, 0.1]\n'
+    )
     printed = run("sweep", "g.toml", "--jobs", "1").output
     assert "width" in printed
     assert "lr" in printed
@@ -329,10 +453,14 @@ def test_the_help_of_sweep_says_what_the_file_is():
 
 
 def test_bfloat16_that_does_not_work_ends_in_one_line(folder, monkeypatch):
-    monkeypatch.setattr(_bfloat16, "PROBE", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
+    monkeypatch.setattr(
+        _bfloat16, "PROBE", "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
+    )
     _bfloat16.bfloat16_problem.cache_clear()
     try:
-        with pytest.raises(ValueError, match=r"do not work on this machine .*SIGILL.* ONEDNN_MAX_CPU_ISA"):
+        with pytest.raises(
+            ValueError, match=r"do not work on this machine .*SIGILL.* ONEDNN_MAX_CPU_ISA"
+        ):
             run("train", *QUICK, "--precision", "bf16")
     finally:
         _bfloat16.bfloat16_problem.cache_clear()

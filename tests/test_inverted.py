@@ -5,13 +5,17 @@ import torch
 from torch.testing import assert_close
 
 from tensorswitch import algebra
-from tensorswitch.inverted import combine_gates, inverted
+from tensorswitch.inverted import with_pseudo_gradients
 from tensorswitch.switched import switched_linear
+from tensorswitch.switches import combine_gates
 
 
 def deep_network(sizes, out=3, rows=9):
     x = torch.randn(rows, sizes[0], dtype=torch.float64)
-    gate_weights = [torch.randn(n, below, dtype=torch.float64, requires_grad=True) for below, n in itertools.pairwise(sizes)]
+    gate_weights = [
+        torch.randn(n, below, dtype=torch.float64, requires_grad=True)
+        for below, n in itertools.pairwise(sizes)
+    ]
     return x, gate_weights, torch.randn(*sizes[::-1], out, dtype=torch.float64)
 
 
@@ -21,7 +25,7 @@ def readout(x, gate_weights, weight):
     scores = [activity @ w.T for activity, w in zip(activities, gate_weights, strict=False)]
     gates = [s > 0 for s in scores]
     y = switched_linear(x, combine_gates(gates), weight.flatten(0, -3))
-    return inverted(y, scores, gates, weight, gate_weights)
+    return with_pseudo_gradients(y, scores, gates, weight, gate_weights)
 
 
 @pytest.mark.parametrize("sizes", [(5, 4), (5, 4, 3), (5, 4, 3, 2)])
@@ -43,7 +47,9 @@ def test_the_value_is_untouched_and_its_gradient_passes():
     plain = switched_linear(x, x @ gate_weights[0].T > 0, weight)
     assert torch.equal(y, plain)
     delta = torch.randn_like(y)
-    assert_close(torch.autograd.grad(y, weight, delta)[0], torch.autograd.grad(plain, weight, delta)[0])
+    assert_close(
+        torch.autograd.grad(y, weight, delta)[0], torch.autograd.grad(plain, weight, delta)[0]
+    )
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-200])

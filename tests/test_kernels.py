@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from _measure import peak_extra_bytes
-from kernels import prepared
+from benchmarks._measure import peak_extra_bytes
+from benchmarks.kernels import prepared
 from tensorswitch import TensorSwitching
-from tensorswitch.kernels import TILE, finite_kernel, kernels, ss_kernel, ts_kernel
+from tensorswitch.kernels import (
+    TILE,
+    equivalent_kernels,
+    finite_kernel,
+    ntk_kernel,
+    ss_kernel,
+    ts_kernel,
+)
 
 SMALL = [0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.3, 0.39, 0.41]
 ANGLES = [*SMALL, 0.7, 1, np.pi / 2, 2, 2.5, *(np.pi - a for a in reversed(SMALL))]
@@ -23,8 +30,12 @@ def oracle(x, y):
         nx, ny = (mpmath.sqrt(mpmath.fdot(row, row)) for row in (x, y))
         if not nx * ny:
             return dict.fromkeys(itertools.product(("ss", "ts"), DEPTHS), 0), 1
-        apart, together = ([a / nx + s * b / ny for a, b in zip(x, y, strict=True)] for s in (-1, 1))
-        theta = 2 * mpmath.atan2(mpmath.sqrt(mpmath.fdot(apart, apart)), mpmath.sqrt(mpmath.fdot(together, together)))
+        apart, together = (
+            [a / nx + s * b / ny for a, b in zip(x, y, strict=True)] for s in (-1, 1)
+        )
+        theta = 2 * mpmath.atan2(
+            mpmath.sqrt(mpmath.fdot(apart, apart)), mpmath.sqrt(mpmath.fdot(together, together))
+        )
         ss = ts = mpmath.cos(theta)
         values = {}
         for depth in DEPTHS:
@@ -41,24 +52,32 @@ FAR_NORMS = [(1e20, 1e20), (1e-20, 1e-20)]  # beyond the range of float32
 
 
 @pytest.mark.parametrize(
-    ("dtype", "tolerance", "norms"), [*((*p, n) for p in PRECISIONS for n in NORMS), *((np.float64, 1e-12, n) for n in FAR_NORMS)]
+    ("dtype", "tolerance", "norms"),
+    [*((*p, n) for p in PRECISIONS for n in NORMS), *((np.float64, 1e-12, n) for n in FAR_NORMS)],
 )
 def test_against_arbitrary_precision(dtype, tolerance, norms):
     rng = np.random.default_rng(0)
     for features in (2, 30):
         u, v = np.linalg.qr(rng.standard_normal((features, 2)))[0].T
         X = (norms[0] * u[None]).astype(dtype)
-        Y = np.array([norms[1] * (np.cos(a) * u + np.sin(a) * v) for a in ANGLES] + [np.zeros(features)]).astype(dtype)
-        results = kernels(X, Y, depths=DEPTHS)
+        Y = np.array(
+            [norms[1] * (np.cos(a) * u + np.sin(a) * v) for a in ANGLES] + [np.zeros(features)]
+        ).astype(dtype)
+        results = equivalent_kernels(X, Y, depths=DEPTHS)
         for column, y in enumerate(Y):
             exact, scale = oracle(X[0], y)
             for key, K in results.items():
                 assert K.dtype == dtype
-                assert abs(mpmath.mpf(float(K[0, column])) - exact[key]) <= tolerance * scale, (key, column)
+                assert abs(mpmath.mpf(float(K[0, column])) - exact[key]) <= tolerance * scale, (
+                    key,
+                    column,
+                )
 
 
 def test_many_close_pairs_are_as_exact_as_few():
-    X = 1 + 1e-4 * np.random.default_rng(0).standard_normal((60, 5))  # all nearly parallel: the dense branch
+    X = 1 + 1e-4 * np.random.default_rng(0).standard_normal(
+        (60, 5)
+    )  # all nearly parallel: the dense branch
     X[1::2] *= -1
     for dtype, tolerance in ((np.float32, 2e-6), (np.float64, 1e-12)):
         rows = X.astype(dtype)
@@ -76,28 +95,40 @@ def test_formulas_of_the_paper():
     np.testing.assert_allclose(ts_kernel(X, depth=0), linear)
     np.testing.assert_allclose(ts_kernel(X), (1 - theta / np.pi) * linear, atol=1e-6)
     # The published expression for SS has a minus here, against its own source, its figure and k ≥ 0.
-    np.testing.assert_allclose(ss_kernel(X), (1 + (np.tan(theta) - theta) / np.pi) * linear, atol=1e-6)
+    np.testing.assert_allclose(
+        ss_kernel(X), (1 + (np.tan(theta) - theta) / np.pi) * linear, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_symmetric_to_the_bit_with_exact_diagonal_and_no_negative_eigenvalues(dtype):
     X = np.random.default_rng(0).standard_normal((TILE + 40, 5)).astype(dtype)
     X[7] = X[3]
-    for K in kernels(X, depths=(0, 1, 4)).values():
+    for K in equivalent_kernels(X, depths=(0, 1, 4)).values():
         assert (K == K.T).all()
         squares = np.array([math.fsum(float(v) ** 2 for v in row) for row in X])
-        np.testing.assert_allclose(K.diagonal(), squares, rtol=(0.51 if dtype == np.float32 else 2) * np.finfo(dtype).eps)
+        np.testing.assert_allclose(
+            K.diagonal(), squares, rtol=(0.51 if dtype == np.float32 else 2) * np.finfo(dtype).eps
+        )
         assert K[3, 7] == pytest.approx(K[3, 3], rel=1e-6 if dtype == np.float32 else 1e-14)
-        assert np.linalg.eigvalsh(K.astype(np.float64)).min() > -1e-5 * K.max() * (1 if dtype == np.float32 else 1e-8)
+        assert np.linalg.eigvalsh(K.astype(np.float64)).min() > -1e-5 * K.max() * (
+            1 if dtype == np.float32 else 1e-8
+        )
 
 
 def test_one_sweep_equals_one_at_a_time_and_tiles_do_not_matter():
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((TILE + 30, 8)), rng.standard_normal((50, 8))
-    for (kind, depth), K in kernels(X, Y, depths=(0, 1, 3)).items():
+    for (kind, depth), K in equivalent_kernels(X, Y, depths=(0, 1, 3)).items():
         alone = {"ss": ss_kernel, "ts": ts_kernel}[kind](X[TILE - 5 :], Y, depth)
         np.testing.assert_allclose(K[TILE - 5 :], alone, atol=1e-13)
-        np.testing.assert_allclose(K, {"ss": ss_kernel, "ts": ts_kernel}[kind](np.concatenate([X, Y]), depth=depth)[: len(X), len(X) :], atol=1e-13)
+        np.testing.assert_allclose(
+            K,
+            {"ss": ss_kernel, "ts": ts_kernel}[kind](np.concatenate([X, Y]), depth=depth)[
+                : len(X), len(X) :
+            ],
+            atol=1e-13,
+        )
 
 
 def test_returns_the_kind_it_got():
@@ -106,7 +137,10 @@ def test_returns_the_kind_it_got():
     assert ts_kernel(X).dtype == torch.float32
     assert isinstance(ts_kernel(X.numpy()), np.ndarray)
     assert ts_kernel(X.numpy().astype(np.int64)).dtype == np.float64
-    assert kernels(X, depths=[1], kinds=["ts"], dtype=torch.float64)["ts", 1].dtype == torch.float64
+    assert (
+        equivalent_kernels(X, depths=[1], kinds=["ts"], dtype=torch.float64)["ts", 1].dtype
+        == torch.float64
+    )
     assert ts_kernel(X[:0], X).shape == (0, 4)
     assert ts_kernel(X.double().t()[:, :2].t()).shape == (2, 2)
 
@@ -119,7 +153,9 @@ def test_limits_of_deep_kernels():
     assert ts_kernel(X, X, depth=1000)[0, 0] == 1
     assert (ss_kernel(X, Y) >= -1e-15).all()
     assert ts_kernel(X, Y).min() < -0.05  # the negative lobe
-    slope = (1 - ts_kernel(X, np.array([[np.cos(1e-6), np.sin(1e-6)]]))[0, 0]) / 1e-6  # the cusp: 1 − k falls off linearly
+    slope = (
+        1 - ts_kernel(X, np.array([[np.cos(1e-6), np.sin(1e-6)]]))[0, 0]
+    ) / 1e-6  # the cusp: 1 − k falls off linearly
     assert slope == pytest.approx(1 / np.pi, rel=1e-4)
 
 
@@ -130,9 +166,14 @@ def test_finite_kernels_converge_as_one_over_the_root_of_the_width(depth):
     exact = ts_kernel(X, depth=depth)
     errors = []
     for width in (64, 1024):
-        networks = [TensorSwitching(10, [width] * depth, 1, dtype=torch.float64, device="meta") for _ in range(10)]
+        networks = [
+            TensorSwitching(10, [width] * depth, 1, dtype=torch.float64, device="meta")
+            for _ in range(10)
+        ]
         for network in networks:
-            network.gate_weights = torch.nn.ParameterList(torch.randn(w.shape, dtype=torch.float64) for w in network.gate_weights)
+            network.gate_weights = torch.nn.ParameterList(
+                torch.randn(w.shape, dtype=torch.float64) for w in network.gate_weights
+            )
         errors.append(np.sqrt(np.mean([(finite_kernel(n, X) - exact) ** 2 for n in networks])))
     assert 2.5 < errors[0] / errors[1] < 6.5  # 4 is expected
 
@@ -142,7 +183,9 @@ def test_the_finite_kernel_is_the_scaled_product_of_the_representations():
 
     network = TensorSwitching(4, (3, 5), 1, dtype=torch.float64)
     x, y = torch.randn(6, 4, dtype=torch.float64), torch.randn(3, 4, dtype=torch.float64)
-    zx, zy = (algebra.tensor_switching(rows, list(network.gate_weights))[-1].flatten(1) for rows in (x, y))
+    zx, zy = (
+        algebra.tensor_switching(rows, list(network.gate_weights))[-1].flatten(1) for rows in (x, y)
+    )
     torch.testing.assert_close(finite_kernel(network, x, y), (2 / 3) * (2 / 5) * zx @ zy.t())
 
 
@@ -161,18 +204,58 @@ def test_progress_is_shown_when_asked_for(capfd):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: ts_kernel(np.ones(3)), ValueError, r"X must have 2 axes \(rows, features\), got shape \(3,\)"),
-        (lambda: ts_kernel(np.ones((2, 3)), np.ones((2, 4))), ValueError, "X has 3 features but Y has 4"),
+        (
+            lambda: ts_kernel(np.ones(3)),
+            ValueError,
+            r"X must have 2 axes \(rows, features\), got shape \(3,\)",
+        ),
+        (
+            lambda: ts_kernel(np.ones((2, 3)), np.ones((2, 4))),
+            ValueError,
+            "X has 3 features but Y has 4",
+        ),
         (lambda: ts_kernel(np.array([[np.nan]])), ValueError, "X contains NaN or infinity"),
-        (lambda: ts_kernel(np.ones((1, 1)), np.array([[np.inf]])), ValueError, "Y contains NaN or infinity"),
-        (lambda: ts_kernel(np.ones((2, 3)), depth=-1), ValueError, "depth must be 0 or more, got -1"),
-        (lambda: ts_kernel(np.ones((2, 3)), depth=1.5), TypeError, "depth must be an integer, got 1.5"),
+        (
+            lambda: ts_kernel(np.ones((1, 1)), np.array([[np.inf]])),
+            ValueError,
+            "Y contains NaN or infinity",
+        ),
+        (
+            lambda: ts_kernel(np.ones((2, 3)), depth=-1),
+            ValueError,
+            "depth must be 0 or more, got -1",
+        ),
+        (
+            lambda: ts_kernel(np.ones((2, 3)), depth=1.5),
+            TypeError,
+            "depth must be an integer, got 1.5",
+        ),
         (lambda: ts_kernel(np.ones((2, 3), dtype=complex)), TypeError, "X must hold real numbers"),
-        (lambda: ts_kernel(torch.ones(2, 3), torch.ones(2, 3).double()), TypeError, "X is torch.float32 on cpu but Y is torch.float64"),
-        (lambda: kernels(np.ones((2, 3)), kinds=["rbf"]), ValueError, "kernel must be 'ss' or 'ts', got 'rbf'"),
-        (lambda: kernels(np.ones((2, 3)), depths=[]), ValueError, "must each name at least one"),
-        (lambda: finite_kernel(TensorSwitching(3, (2,), 1), np.ones((2, 4))), ValueError, "X has 4 features but the network takes 3"),
-        (lambda: finite_kernel(TensorSwitching(3, (2,), 1), np.ones((2, 3)), np.ones((2, 4))), ValueError, "X has 3 features but Y has 4"),
+        (
+            lambda: ts_kernel(torch.ones(2, 3), torch.ones(2, 3).double()),
+            TypeError,
+            "X is torch.float32 on cpu but Y is torch.float64",
+        ),
+        (
+            lambda: equivalent_kernels(np.ones((2, 3)), kinds=["rbf"]),
+            ValueError,
+            "kernel must be 'ss' or 'ts', got 'rbf'",
+        ),
+        (
+            lambda: equivalent_kernels(np.ones((2, 3)), depths=[]),
+            ValueError,
+            "must each name at least one",
+        ),
+        (
+            lambda: finite_kernel(TensorSwitching(3, (2,), 1), np.ones((2, 4))),
+            ValueError,
+            "X has 4 features but the network takes 3",
+        ),
+        (
+            lambda: finite_kernel(TensorSwitching(3, (2,), 1), np.ones((2, 3)), np.ones((2, 4))),
+            ValueError,
+            "X has 3 features but Y has 4",
+        ),
     ],
 )
 def test_wrong_arguments_are_named(call, error, message):
@@ -181,8 +264,41 @@ def test_wrong_arguments_are_named(call, error, message):
 
 
 @pytest.mark.parametrize("kernel", [ss_kernel, ts_kernel])
-@pytest.mark.parametrize(("dtype", "large"), [(np.float32, 1e30), (np.float64, 1e200), (np.float64, 1e300)])
+@pytest.mark.parametrize(
+    ("dtype", "large"), [(np.float32, 1e30), (np.float64, 1e200), (np.float64, 1e300)]
+)
 def test_lengths_may_be_as_far_apart_as_the_type_allows(kernel, dtype, large):
     x, y = np.array([[large, 0]], dtype), np.array([[1 / large, 0], [0, 1 / large]], dtype)
     expected = kernel(np.array([[1.0, 0]]), np.array([[1.0, 0], [0, 1.0]]))
     np.testing.assert_allclose(kernel(x, y), expected, rtol=1e-6, atol=1e-6)
+
+
+def tangent(x, y, depth):
+    """The recursion as it stands in the paper of Jacot, Gabriel and Hongler."""
+    result = x @ y.T
+    for layer in range(depth):
+        cosine = ss_kernel(x, y, layer) / np.outer(np.linalg.norm(x, axis=1), np.linalg.norm(y, axis=1))
+        result = ss_kernel(x, y, layer + 1) + result * (1 - np.arccos(np.clip(cosine, -1, 1)) / np.pi)
+    return result
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 5])
+def test_the_tangent_kernel_is_its_recursion(depth):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(30, 4)), rng.normal(size=(20, 4))
+    np.testing.assert_allclose(ntk_kernel(x, y, depth), tangent(x, y, depth), rtol=1e-10, atol=1e-12)
+    gram = ntk_kernel(x, depth=depth)
+    np.testing.assert_array_equal(gram, gram.T)
+    np.testing.assert_allclose(np.diag(gram), (depth + 1) * np.square(x).sum(1), rtol=1e-12)
+    np.testing.assert_allclose(gram, tangent(x, x, depth), rtol=1e-6, atol=1e-6)
+    single = ntk_kernel(x.astype(np.float32), y.astype(np.float32), depth)
+    np.testing.assert_allclose(single, tangent(x, y, depth), rtol=1e-5, atol=1e-5)
+
+
+def test_all_kinds_come_from_one_sweep():
+    x = np.random.default_rng(0).normal(size=(30, 4))
+    swept = equivalent_kernels(x, kinds=["ss", "ts", "ntk"], depths=[1, 3])
+    alone = {"ss": ss_kernel, "ts": ts_kernel, "ntk": ntk_kernel}
+    for (kind, depth), gram in swept.items():
+        np.testing.assert_allclose(gram, alone[kind](x, depth=depth), rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(swept["ntk", 1], swept["ss", 1] + swept["ts", 1], rtol=1e-13)

@@ -36,7 +36,10 @@ def test_some_layers_may_be_ts():
     network = mlp(5, 3, kind="ts-lrc", depth=3, width=(6, 7, 8), ts_layers=[2])
     assert kinds_of(network) == ["Linear", "SwitchedLinear", "Linear", "Linear"]
     assert network(torch.randn(2, 5)).shape == (2, 3)
-    assert kinds_of(mlp(5, 3, kind="ts-lrc", depth=2, width=4, ts_layers=[2])) == ["Linear", "SwitchedLinear"]
+    assert kinds_of(mlp(5, 3, kind="ts-lrc", depth=2, width=4, ts_layers=[2])) == [
+        "Linear",
+        "SwitchedLinear",
+    ]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -45,12 +48,16 @@ def test_convolutional_networks(kind):
     assert network(torch.randn(2, 3, 8, 12)).shape == (2, 10)
     assert sum(isinstance(layer, nn.Conv2d) for layer in network) == 4
     assert sum(isinstance(layer, nn.MaxPool2d) for layer in network) == 2
-    assert sum(isinstance(layer, SwitchedLinear) for layer in network) == (2 if kind.endswith("lrc") else 0)
+    assert sum(isinstance(layer, SwitchedLinear) for layer in network) == (
+        2 if kind.endswith("lrc") else 0
+    )
     assert sum(isinstance(layer, TensorSwitching) for layer in network) == (kind == "ts-ibp")
 
 
 def test_blocks_may_be_ts_convolutions():
-    network = cnn(1, 8, 10, kind="ts-ibp-lrc", convolutions=2, channels=(4, 5), width=6, ts_blocks=[2])
+    network = cnn(
+        1, 8, 10, kind="ts-ibp-lrc", convolutions=2, channels=(4, 5), width=6, ts_blocks=[2]
+    )
     assert sum(isinstance(layer, SwitchedConv2d) for layer in network) == 1
     network(torch.randn(2, 1, 8, 8)).sum().backward()
     assert all(p.grad is not None for p in network.parameters())
@@ -69,7 +76,11 @@ def test_saved_and_loaded_it_computes_the_same(network, tmp_path):
     path = tmp_path / "model.safetensors"
     save_model(network, path, {"mean": torch.ones(5)}, classes=["a", "b", "c"])
     loaded = load_model(path)
-    x = torch.randn(4, 1, 8, 8) if network.description["architecture"] == "cnn" else torch.randn(4, 5)
+    x = (
+        torch.randn(4, 1, 8, 8)
+        if network.description["architecture"] == "cnn"
+        else torch.randn(4, 5)
+    )
     assert loaded.description == network.description
     assert_close(loaded(x), network(x))
     assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]
@@ -86,7 +97,10 @@ def test_a_broken_file_is_named(tmp_path):
         load_model(path)
     network.description = {**network.description, "depth": 1, "width": [4], "ts_layers": [1]}
     save_model(network, path)
-    with pytest.raises(ValueError, match=r"model\.safetensors does not hold the weights that its description asks for"):
+    with pytest.raises(
+        ValueError,
+        match=r"model\.safetensors does not hold the weights that its description asks for",
+    ):
         load_model(path)
 
 
@@ -97,7 +111,10 @@ def test_a_broken_file_is_named(tmp_path):
         (lambda: mlp(5, 3, depth=0), "depth must be a positive integer"),
         (lambda: mlp(5, 3, depth=2, width=[4]), "width has 1 numbers for 2 layers"),
         (lambda: mlp(0, 3), "in_features must be a positive integer"),
-        (lambda: mlp(5, 3, depth=2, ts_layers=[3]), r"ts_layers \[3\] are not among the layers 1 to 2"),
+        (
+            lambda: mlp(5, 3, depth=2, ts_layers=[3]),
+            r"ts_layers \[3\] are not among the layers 1 to 2",
+        ),
         (lambda: mlp(5, 3, kind="ts-ibp", depth=2, ts_layers=[1]), "has TS layers only"),
         (lambda: cnn(3, 4, 10), "images of 4 × 4 are too small to be halved 3 times"),
         (lambda: cnn(3, 8, 10, ts_blocks=[4]), r"ts_blocks \[4\] are not among the blocks 1 to 3"),
@@ -110,7 +127,9 @@ def test_wrong_arguments_are_named(call, message):
 
 
 def test_numpy_sizes_and_double_precision_survive_a_file(tmp_path):
-    network = mlp(np.int64(5), np.int32(3), kind="ts-lrc", depth=np.int64(2), width=np.int64(4)).double()
+    network = mlp(
+        np.int64(5), np.int32(3), kind="ts-lrc", depth=np.int64(2), width=np.int64(4)
+    ).double()
     save_model(network, tmp_path / "m.safetensors")
     again = load_model(tmp_path / "m.safetensors")
     x = torch.randn(7, 5, dtype=torch.float64)
@@ -136,7 +155,9 @@ def test_blocks_of_different_lengths():
         {"width": [10**30], "depth": 1},
     ],
 )
-def test_a_crafted_description_is_refused_before_anything_is_allocated(tmp_path, change, monkeypatch):
+def test_a_crafted_description_is_refused_before_anything_is_allocated(
+    tmp_path, change, monkeypatch
+):
     network = mlp(4, 3, kind="ts-lrc", depth=1, width=8)
     network.description.update(change)
     save_model(network, tmp_path / "m")
@@ -150,10 +171,22 @@ def test_a_crafted_description_is_refused_before_anything_is_allocated(tmp_path,
 @pytest.mark.parametrize(
     ("build", "error", "message"),
     [
-        (lambda: mlp(64, 10, width=10**7, depth=2), MemoryError, "depth 2, width 10000000 has 7.4e.15 weights, .* GB of memory are available"),
+        (
+            lambda: mlp(64, 10, width=10**7, depth=2),
+            MemoryError,
+            "depth 2, width 10000000 has 7.4e.15 weights, .* GB of memory are available",
+        ),
         (lambda: cnn(1, 32, 10, channels=(32, 10**7)), MemoryError, "GB of memory are available"),
-        (lambda: mlp(4, 3, width=2, depth=99_999_999), ValueError, "depth must be at most 10,000 in all, got 99,999,999"),
-        (lambda: cnn(1, 32, 10, convolutions=10**9), ValueError, "convolutions must be at most 10,000"),
+        (
+            lambda: mlp(4, 3, width=2, depth=99_999_999),
+            ValueError,
+            "depth must be at most 10,000 in all, got 99,999,999",
+        ),
+        (
+            lambda: cnn(1, 32, 10, convolutions=10**9),
+            ValueError,
+            "convolutions must be at most 10,000",
+        ),
     ],
 )
 def test_networks_that_do_not_fit_are_refused_at_once(build, error, message):

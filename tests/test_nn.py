@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from tensorswitch import SwitchedConv2d, SwitchedLinear, TensorSwitching, algebra
+from tensorswitch.switches import Maxout
 
 LAYERS = {
     "linear": (lambda **kw: SwitchedLinear(6, 8, 4, **kw), (6,), (4,)),
@@ -16,6 +17,7 @@ LAYERS = {
     "conv": (lambda **kw: SwitchedConv2d(2, 8, 4, 3, padding=1, **kw), (2, 6, 7), (4, 6, 7)),
     "pooled": (lambda **kw: SwitchedConv2d(2, 8, 4, 3, pool=2, **kw), (2, 8, 7), (4, 3, 2)),
     "deep": (lambda **kw: TensorSwitching(6, (5, 3), 4, **kw), (6,), (4,)),
+    "deep maxout": (lambda **kw: TensorSwitching(6, (6, 4), 4, switch=Maxout(2), **kw), (6,), (4,)),
 }
 
 
@@ -91,7 +93,9 @@ def test_gradients_reach_the_previous_layer_through_the_copies_only(case):
     assert torch.equal(torch.autograd.grad(learned(x), x, error)[0], expected)
     # A step too small to flip a gate changes the output just as this gradient says.
     step = 1e-7 * torch.randn_like(x)
-    assert_close(((fixed(x + step) - fixed(x)) * error).sum(), (step * expected).sum(), rtol=1e-5, atol=1e-12)
+    assert_close(
+        ((fixed(x + step) - fixed(x)) * error).sum(), (step * expected).sum(), rtol=1e-5, atol=1e-12
+    )
 
 
 @pytest.mark.usefixtures("bfloat16")
@@ -148,8 +152,16 @@ def test_deep_is_the_readout_of_the_deep_tensor():
 
 
 def test_one_deep_layer_is_the_linear_layer():
-    deep, flat = TensorSwitching(6, (5,), 2, learn_gates="ibp"), SwitchedLinear(6, 5, 2, learn_gates="ibp")
-    flat.load_state_dict({key.replace("gate_weights.0", "gate_weight"): value for key, value in deep.state_dict().items()})
+    deep, flat = (
+        TensorSwitching(6, (5,), 2, learn_gates="ibp"),
+        SwitchedLinear(6, 5, 2, learn_gates="ibp"),
+    )
+    flat.load_state_dict(
+        {
+            key.replace("gate_weights.0", "gate_weight"): value
+            for key, value in deep.state_dict().items()
+        }
+    )
     x = torch.randn(7, 6)
     assert_close(deep(x), flat(x))
     for layer in (deep, flat):
@@ -176,7 +188,10 @@ def test_convolution_is_the_linear_layer_on_patches(stride, padding):
 
 
 def relu_layers(sizes):
-    layers = [nn.Linear(below, n, bias=False, dtype=torch.float64) for below, n in itertools.pairwise(sizes[:-1])]
+    layers = [
+        nn.Linear(below, n, bias=False, dtype=torch.float64)
+        for below, n in itertools.pairwise(sizes[:-1])
+    ]
     return [*layers, nn.Linear(*sizes[-2:], dtype=torch.float64)]
 
 
@@ -209,20 +224,31 @@ def test_from_relu_of_the_linear_layer():
     assert_close(layer.gate_weight.grad, layers[0].weight.grad)
 
 
-@pytest.mark.parametrize(("switch", "pool"), [("relu", None), ("relu", 2), ("none", 2), ("maxout", None), ("maxout", 2)])
+@pytest.mark.parametrize(
+    ("switch", "pool"), [("relu", None), ("relu", 2), ("none", 2), ("maxout", None), ("maxout", 2)]
+)
 def test_convolutional_ibp_is_the_backpropagation_of_the_scalar_network(switch, pool):
     """Analysis weights that are the product of a convolution (with its switch and pooling) and a 1×1 readout."""
     first = nn.Conv2d(2, 6, 3, bias=False, dtype=torch.float64)
     pieces = 2 if switch == "maxout" else 1
     readout = nn.Conv2d(6 // pieces, 3, 1, dtype=torch.float64)
-    layer = SwitchedConv2d(2, 6, 3, 3, switch=switch, pool=pool, learn_gates="ibp", dtype=torch.float64)
+    layer = SwitchedConv2d(
+        2, 6, 3, 3, switch=switch, pool=pool, learn_gates="ibp", dtype=torch.float64
+    )
     with torch.no_grad():
         layer.gate_weight.copy_(first.weight)
-        layer.weight.copy_(first.weight[..., None] * readout.weight.flatten(1).t().repeat_interleave(pieces, 0)[:, None, None, None, :])
+        layer.weight.copy_(
+            first.weight[..., None]
+            * readout.weight.flatten(1).t().repeat_interleave(pieces, 0)[:, None, None, None, :]
+        )
         layer.bias.copy_(readout.bias)
     x = torch.randn(3, 2, 8, 8, dtype=torch.float64)
     hidden = first(x)
-    hidden = {"relu": hidden.relu(), "none": hidden, "maxout": hidden.unflatten(1, (-1, 2)).amax(2)}[switch]
+    hidden = {
+        "relu": hidden.relu(),
+        "none": hidden,
+        "maxout": hidden.unflatten(1, (-1, 2)).amax(2),
+    }[switch]
     expected = readout(hidden if pool is None else F.max_pool2d(hidden, pool))
     y = layer(x)
     assert_close(y, expected)
@@ -272,35 +298,108 @@ def test_matches_the_original_rotation_compression(golden, learn_gates):
 
 
 def assert_golden(actual, expected):
-    assert_close(actual, expected.to(actual.dtype).view_as(actual), rtol=0, atol=1e-5 * expected.abs().max().item())
+    assert_close(
+        actual,
+        expected.to(actual.dtype).view_as(actual),
+        rtol=0,
+        atol=1e-5 * expected.abs().max().item(),
+    )
 
 
 @pytest.mark.parametrize(
     ("build", "error", "message"),
     [
-        (lambda: SwitchedLinear(0, 1, 1), ValueError, "in_features must be a positive integer, got 0"),
-        (lambda: SwitchedLinear(1, 2.5, 1), ValueError, "gates must be a positive integer, got 2.5"),
-        (lambda: SwitchedLinear(1, 2, 1, learn_gates="bp"), ValueError, "learn_gates must be None or 'ibp', got 'bp'"),
-        (lambda: SwitchedLinear(1, 3, 1, switch="maxout"), ValueError, "gates must be a multiple of the 2 pieces"),
-        (lambda: SwitchedConv2d(1, 2, 1, (3, 3, 3)), ValueError, "kernel_size must be an integer or a pair"),
+        (
+            lambda: SwitchedLinear(0, 1, 1),
+            ValueError,
+            "in_features must be a positive integer, got 0",
+        ),
+        (
+            lambda: SwitchedLinear(1, 2.5, 1),
+            ValueError,
+            "gates must be a positive integer, got 2.5",
+        ),
+        (
+            lambda: SwitchedLinear(1, 2, 1, learn_gates="bp"),
+            ValueError,
+            "learn_gates must be None or 'ibp', got 'bp'",
+        ),
+        (
+            lambda: SwitchedLinear(1, 3, 1, switch="maxout"),
+            ValueError,
+            "gates must be a multiple of the 2 pieces",
+        ),
+        (
+            lambda: SwitchedConv2d(1, 2, 1, (3, 3, 3)),
+            ValueError,
+            "kernel_size must be an integer or a pair",
+        ),
         (
             lambda: SwitchedConv2d(1, 2, 1, 3, padding=-1),
             ValueError,
             "padding must be an integer or a pair of integers of at least 0, got -1",
         ),
         (lambda: TensorSwitching(3, (), 2), ValueError, "gates must name at least one layer"),
-        (lambda: TensorSwitching(3, (4, 0), 2), ValueError, r"gates\[1\] must be a positive integer, got 0"),
-        (lambda: SwitchedLinear(3, 2, 1)(torch.ones(5, 4)), ValueError, r"input has size 4 on axis 1 \(in_features\), expected 3"),
-        (lambda: SwitchedLinear(3, 2, 1)(torch.ones(5, 3).long()), TypeError, "input must be a floating-point tensor, got torch.int64"),
-        (lambda: SwitchedLinear(3, 2, 1)(torch.ones(5, 3).double()), TypeError, "input is torch.float64 but weight is torch.float32"),
-        (lambda: SwitchedLinear(3, 2, 1)(torch.ones(5, 3, device="meta")), ValueError, "input is on meta but weight is on cpu"),
-        (lambda: SwitchedConv2d(3, 2, 1, 3)(torch.ones(5, 4)), ValueError, r"must end in the axes \(in_channels, height, width\)"),
-        (lambda: SwitchedConv2d(3, 2, 1, 3)(torch.ones(5, 2, 9, 9)), ValueError, r"size 2 on axis 1 \(in_channels\), expected 3"),
-        (lambda: SwitchedConv2d(3, 2, 1, 3)(torch.ones(5, 3, 2, 9)), ValueError, r"does not fit in an image of \(2, 9\)"),
-        (lambda: SwitchedConv2d(3, 2, 1, 3, pool=4)(torch.ones(5, 3, 4, 9)), ValueError, "4×4 pooling window with stride 4×4 does not fit"),
-        (lambda: SwitchedLinear.from_relu(nn.Linear(3, 2), nn.Linear(2, 1)), ValueError, "hidden has a bias"),
-        (lambda: SwitchedLinear.from_relu(nn.Linear(3, 2, bias=False), nn.Linear(4, 1)), ValueError, "out_features 2 but .* in_features 4"),
-        (lambda: TensorSwitching.from_relu(nn.Linear(3, 2)), ValueError, "at least one hidden layer and a readout, got 1"),
+        (
+            lambda: TensorSwitching(3, (4, 0), 2),
+            ValueError,
+            r"gates\[1\] must be a positive integer, got 0",
+        ),
+        (
+            lambda: SwitchedLinear(3, 2, 1)(torch.ones(5, 4)),
+            ValueError,
+            r"input has size 4 on axis 1 \(in_features\), expected 3",
+        ),
+        (
+            lambda: SwitchedLinear(3, 2, 1)(torch.ones(5, 3).long()),
+            TypeError,
+            "input must be a floating-point tensor, got torch.int64",
+        ),
+        (
+            lambda: SwitchedLinear(3, 2, 1)(torch.ones(5, 3).double()),
+            TypeError,
+            "input is torch.float64 but weight is torch.float32",
+        ),
+        (
+            lambda: SwitchedLinear(3, 2, 1)(torch.ones(5, 3, device="meta")),
+            ValueError,
+            "input is on meta but weight is on cpu",
+        ),
+        (
+            lambda: SwitchedConv2d(3, 2, 1, 3)(torch.ones(5, 4)),
+            ValueError,
+            r"must end in the axes \(in_channels, height, width\)",
+        ),
+        (
+            lambda: SwitchedConv2d(3, 2, 1, 3)(torch.ones(5, 2, 9, 9)),
+            ValueError,
+            r"size 2 on axis 1 \(in_channels\), expected 3",
+        ),
+        (
+            lambda: SwitchedConv2d(3, 2, 1, 3)(torch.ones(5, 3, 2, 9)),
+            ValueError,
+            r"does not fit in an image of \(2, 9\)",
+        ),
+        (
+            lambda: SwitchedConv2d(3, 2, 1, 3, pool=4)(torch.ones(5, 3, 4, 9)),
+            ValueError,
+            "4×4 pooling window with stride 4×4 does not fit",
+        ),
+        (
+            lambda: SwitchedLinear.from_relu(nn.Linear(3, 2), nn.Linear(2, 1)),
+            ValueError,
+            "hidden has a bias",
+        ),
+        (
+            lambda: SwitchedLinear.from_relu(nn.Linear(3, 2, bias=False), nn.Linear(4, 1)),
+            ValueError,
+            "out_features 2 but .* in_features 4",
+        ),
+        (
+            lambda: TensorSwitching.from_relu(nn.Linear(3, 2)),
+            ValueError,
+            "at least one hidden layer and a readout, got 1",
+        ),
     ],
 )
 def test_wrong_arguments_are_named(build, error, message):
@@ -324,3 +423,32 @@ def test_nan_in_the_scores_keeps_the_unit_closed():
     with torch.no_grad():
         layer.gate_weight.fill_(torch.nan)
     assert_close(layer(torch.ones(4, 2)), layer.bias.expand(4, 2))
+
+
+def test_deep_maxout_is_its_scalar_network_and_ibp_its_backpropagation():
+    sizes, pieces = (6, 8, 4), 2
+    first = nn.Linear(6, 8, bias=False, dtype=torch.float64)
+    second = nn.Linear(4, 4, bias=False, dtype=torch.float64)
+    readout = nn.Linear(2, 3, dtype=torch.float64)
+    network = TensorSwitching(
+        6, sizes[1:], 3, switch=Maxout(pieces), learn_gates="ibp", dtype=torch.float64
+    )
+    with torch.no_grad():
+        for w, layer in zip(network.gate_weights, (first, second), strict=True):
+            w.copy_(layer.weight)
+        top = readout.weight.t().repeat_interleave(pieces, 0)  # (gates of layer 2, out)
+        middle = second.weight.repeat_interleave(pieces, 1)  # (gates of layer 2, gates of layer 1)
+        network.weight.copy_(torch.einsum("ko,kj,ji->kjio", top, middle, first.weight))
+        network.bias.copy_(readout.bias)
+    x = torch.randn(20, 6, dtype=torch.float64)
+
+    def scalar(x):
+        for layer in (first, second):
+            x = layer(x).unflatten(1, (-1, pieces)).amax(2)
+        return readout(x)
+
+    assert_close(network(x), scalar(x))
+    network(x).square().sum().backward()
+    scalar(x).square().sum().backward()
+    for w, layer in zip(network.gate_weights, (first, second), strict=True):
+        assert_close(w.grad, layer.weight.grad)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tensorswitch.paper import page, table1
-from tensorswitch.records import records_in
-from tensorswitch.sweep import experiments_from_toml
+from tensorswitch.experiments.grid import experiments_from_toml
+from tensorswitch.experiments.records import records_in
+from tensorswitch.paper import rendering, table1
+from tensorswitch.paper._reproduce import of_the_table
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -18,7 +19,12 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.S)
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_examples_run(number):
-    done = subprocess.run([sys.executable, "-W", "error", "-c", EXAMPLES[number]], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", EXAMPLES[number]],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     if "print" in EXAMPLES[number]:
         assert float(done.stdout) > 0.9
@@ -31,12 +37,20 @@ def test_the_grid_is_one(tmp_path):
 
 
 def test_the_table_is_made_from_the_results():
-    table = table1.as_markdown(table1.rows(page.of_the_table(records_in(ROOT / "docs" / "results" / "runs"))))
+    table = rendering.as_markdown(
+        table1.rows(of_the_table(records_in(ROOT / "docs" / "results" / "runs")))
+    )
     assert table in README
     assert table == (ROOT / "docs" / "results" / "table1.md").read_text(encoding="utf-8")
 
 
 def test_links_lead_somewhere():
-    for page_path in (ROOT / "README.md", ROOT / "docs" / "measured.md", ROOT / "docs" / "results" / "README.md"):
+    for page_path in (
+        ROOT / "README.md",
+        ROOT / "docs" / "measured.md",
+        ROOT / "docs" / "results" / "README.md",
+    ):
         for link in re.findall(r"\]\(([^)#]+)\)", page_path.read_text(encoding="utf-8")):
-            assert link.startswith("http") or (page_path.parent / link).exists(), f"{page_path.name}: {link}"
+            assert link.startswith("http") or (page_path.parent / link).exists(), (
+                f"{page_path.name}: {link}"
+            )

@@ -3,35 +3,45 @@ import torch
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from tensorswitch import Routes, switches
-from tensorswitch.switches import check_switch, open_gates, pooled_routes
+from tensorswitch import Routes
+from tensorswitch.switches import (
+    AllOpen,
+    Maxout,
+    MaxPool2d,
+    ReLU,
+    as_switch,
+    combine_gates,
+    deep_gates,
+    draw_gates,
+    switch_name,
+)
 
 
 def test_relu_opens_strictly_positive_units():
     scores = torch.tensor([[-1.0, 0.0, 1e-30, torch.inf, torch.nan]])
-    assert switches.relu(scores).gates.tolist() == [[False, False, True, True, False]]
+    assert ReLU()(scores).gates.tolist() == [[False, False, True, True, False]]
 
 
 def test_maxout_opens_the_first_of_the_best_pieces():
     scores = torch.tensor([[1.0, 3.0, 2.0, -5.0, -5.0, -6.0]])
-    assert switches.maxout(scores, 3).gates.tolist() == [[False, True, False, True, False, False]]
+    assert Maxout(3)(scores).gates.tolist() == [[False, True, False, True, False, False]]
 
 
 def test_maxout_passes_over_nan():
     scores = torch.tensor([[torch.nan, 1.0, torch.nan, torch.nan]])
-    assert switches.maxout(scores, 2).gates.tolist() == [[False, True, False, False]]
+    assert Maxout(2)(scores).gates.tolist() == [[False, True, False, False]]
 
 
 def test_contracting_the_maxout_copies_gives_maxout():
     scores = torch.randn(7, 12)
-    gates = switches.maxout(scores, 4).gates
+    gates = Maxout(4)(scores).gates
     assert_close((scores * gates).view(7, 3, 4).sum(2), scores.view(7, 3, 4).amax(2))
 
 
 @pytest.mark.parametrize(("kernel", "stride"), [(2, 2), (3, 3), ((2, 3), (1, 2)), (3, 1), (4, 4)])
 def test_contracting_the_pooled_copies_gives_max_pooling(kernel, stride):
     scores = torch.randn(3, 5, 7, 8)
-    routes = switches.max_pool2d(scores, kernel, stride)
+    routes = MaxPool2d(kernel, stride)(scores)
     values = scores.permute(0, 2, 3, 1).reshape(-1, 5)[routes.source] * routes.gates
     pooled = torch.zeros(routes.rows, 5).index_add_(0, routes.target, values)
     expected = F.max_pool2d(scores, kernel, stride)
@@ -40,63 +50,118 @@ def test_contracting_the_pooled_copies_gives_max_pooling(kernel, stride):
 
 def test_every_window_opens_each_unit_once():
     scores = torch.randint(0, 2, (2, 4, 6, 6)).float()  # full of ties
-    routes = switches.max_pool2d(scores, 2)
+    routes = MaxPool2d(2)(scores)
     counts = torch.zeros(routes.rows, 4).index_add_(0, routes.target, routes.gates.float())
     assert (counts == 1).all()
 
 
 def test_ties_go_to_the_first_position_in_row_major_order():
-    routes = switches.max_pool2d(torch.tensor([[[[0.0, 1.0], [1.0, 1.0]]]]), 2)
+    routes = MaxPool2d(2)(torch.tensor([[[[0.0, 1.0], [1.0, 1.0]]]]))
     assert routes.gates[:, 0].tolist() == [False, True, False, False]
 
 
 def test_pooling_passes_over_nan():
-    routes = switches.max_pool2d(torch.tensor([[[[torch.nan, 1.0], [2.0, torch.nan]]], [[[torch.nan] * 2] * 2]]), 2)
+    routes = MaxPool2d(2)(
+        torch.tensor([[[[torch.nan, 1.0], [2.0, torch.nan]]], [[[torch.nan] * 2] * 2]])
+    )
     assert routes.gates[:, 0].tolist() == [False, False, True, False] + [False] * 4
 
 
 @pytest.mark.parametrize("switch", ["relu", "maxout", "maxout:3", "none"])
 def test_a_switch_with_pooling_is_the_pooled_activity(switch):
     scores = torch.randn(2, 6, 4, 4)
-    pieces = check_switch(switch, 6)[1]
-    routes = pooled_routes(scores, switch, (2, 2), (2, 2))
+    pieces = as_switch(switch).pieces
+    routes = MaxPool2d(2, switch=as_switch(switch))(scores)
     values = scores.permute(0, 2, 3, 1).reshape(-1, 6)[routes.source] * routes.gates
-    activity = torch.zeros(routes.rows, 6).index_add_(0, routes.target, values).view(-1, 6 // pieces, pieces).sum(2)
+    activity = (
+        torch.zeros(routes.rows, 6)
+        .index_add_(0, routes.target, values)
+        .view(-1, 6 // pieces, pieces)
+        .sum(2)
+    )
     units = scores.unflatten(1, (-1, pieces)).amax(2)
-    expected = F.max_pool2d(units.relu() if switch == "relu" else units, 2).permute(0, 2, 3, 1).reshape(-1, 6 // pieces)
+    expected = (
+        F.max_pool2d(units.relu() if switch == "relu" else units, 2)
+        .permute(0, 2, 3, 1)
+        .reshape(-1, 6 // pieces)
+    )
     assert_close(activity, expected)
 
 
 def test_no_switch_opens_everything_but_nan():
-    assert open_gates(torch.tensor([[-1.0, torch.nan]]), "none").tolist() == [[True, False]]
+    assert AllOpen()(torch.tensor([[-1.0, torch.nan]])).gates.tolist() == [[True, False]]
 
 
 @pytest.mark.parametrize(
     ("build", "error", "message"),
     [
-        (lambda: Routes(torch.ones(2, 3)), TypeError, r"gates must be a boolean tensor, got torch.float32"),
+        (
+            lambda: Routes(torch.ones(2, 3)),
+            TypeError,
+            r"gates must be a boolean tensor, got torch.float32",
+        ),
         (lambda: Routes([[True]]), TypeError, r"gates must be a boolean tensor, got list"),
-        (lambda: Routes(torch.ones(3, dtype=torch.bool)), ValueError, r"gates must have 2 axes \(rows, gates\), got shape \(3,\)"),
-        (lambda: Routes(torch.ones(2, 3, dtype=torch.bool), source=torch.zeros(2)), TypeError, "source must be an int64"),
+        (
+            lambda: Routes(torch.ones(3, dtype=torch.bool)),
+            ValueError,
+            r"gates must have 2 axes \(rows, gates\), got shape \(3,\)",
+        ),
+        (
+            lambda: Routes(torch.ones(2, 3, dtype=torch.bool), source=torch.zeros(2)),
+            TypeError,
+            "source must be an int64",
+        ),
         (
             lambda: Routes(torch.ones(2, 3, dtype=torch.bool), source=torch.zeros(3).long()),
             ValueError,
             r"size 3 on axis 0 \(pairs\), expected 2",
         ),
-        (lambda: Routes(torch.ones(2, 3, dtype=torch.bool), target=torch.zeros(2).long()), ValueError, "target and rows go together"),
-        (lambda: switches.relu(torch.ones(2, 3, dtype=torch.int64)), TypeError, "scores must be a floating-point tensor, got torch.int64"),
-        (lambda: switches.maxout(torch.ones(2, 5), 2), ValueError, r"size 5 on axis 1 \(gates\), expected a multiple of 2"),
         (
-            lambda: switches.max_pool2d(torch.ones(1, 1, 2, 2), 3),
+            lambda: Routes(torch.ones(2, 3, dtype=torch.bool), target=torch.zeros(2).long()),
+            ValueError,
+            "target and rows go together",
+        ),
+        (
+            lambda: ReLU()(torch.ones(2, 3, dtype=torch.int64)),
+            TypeError,
+            "scores must be a floating-point tensor, got torch.int64",
+        ),
+        (
+            lambda: Maxout(2)(torch.ones(2, 5)),
+            ValueError,
+            r"multiple of the 2 pieces of Maxout\(pieces=2\), got 5",
+        ),
+        (lambda: Maxout(0), ValueError, "pieces must be a positive integer, got 0"),
+        (
+            lambda: MaxPool2d(3)(torch.ones(1, 1, 2, 2)),
             ValueError,
             "3×3 pooling window with stride 3×3 does not fit in scores of 2×2",
         ),
-        (lambda: check_switch("tanh", 4), ValueError, "switch must be 'relu', 'maxout'"),
-        (lambda: check_switch("relu:2", 4), ValueError, "switch must be"),
-        (lambda: check_switch("maxout:0", 4), ValueError, "switch must be"),
-        (lambda: check_switch("maxout:3", 4), ValueError, "gates must be a multiple of the 3 pieces of 'maxout:3', got 4"),
+        (lambda: as_switch("tanh"), ValueError, "switch must be a Switch, 'relu', 'maxout'"),
+        (lambda: as_switch("relu:2"), ValueError, "switch must be"),
+        (lambda: as_switch("maxout:0"), ValueError, "switch must be"),
     ],
 )
 def test_wrong_arguments_are_named(build, error, message):
     with pytest.raises(error, match=message):
         build()
+
+
+@pytest.mark.parametrize("switch", [ReLU(), AllOpen(), Maxout(), Maxout(3)])
+def test_a_switch_is_made_again_from_its_name(switch):
+    assert as_switch(switch_name(switch)) == switch
+    assert as_switch(switch) is switch
+
+
+@pytest.mark.parametrize("switch", [ReLU(), AllOpen(), Maxout(2), Maxout(3)])
+def test_deep_gates_follow_the_scalar_network(switch):
+    x = torch.randn(20, 5)
+    weights = draw_gates(5, (6, 12), torch.Generator().manual_seed(0), switch=switch)
+    first, second = deep_gates(x, weights, switch)
+    scores = x @ weights[0].t()
+    copies = (first * scores).view(20, -1, switch.pieces).sum(2)  # contracted
+    assert_close(copies, switch.units(scores))
+    assert torch.equal(second, switch.open(copies @ weights[1].t()))
+    assert torch.equal(
+        combine_gates([first, second]), torch.einsum("bj,bi->bji", second, first).flatten(1)
+    )

@@ -18,18 +18,33 @@ from tensorswitch._files import read_header, read_tensors, write_tensors
 from tensorswitch.data import load
 from tensorswitch.history import Epoch, History
 from tensorswitch.models import KINDS, mlp
-from tensorswitch.training import BEST, CHECKPOINT, FORMAT, NEXT_BEST, DivergedError, Learner, Rows, train
+from tensorswitch.training import (
+    BEST,
+    CHECKPOINT,
+    FORMAT,
+    NEXT_BEST,
+    DivergedError,
+    Learner,
+    Rows,
+    train,
+)
 
 
 def digits(rows=300):
     split = load("digits").protocol(16)
-    parts = ((split.train, split.train_labels), (split.validation, split.validation_labels), (split.test, split.test_labels))
+    parts = (
+        (split.train, split.train_labels),
+        (split.validation, split.validation_labels),
+        (split.test, split.test_labels),
+    )
     return [Rows(torch.from_numpy(x[:rows]), torch.from_numpy(y[:rows])) for x, y in parts]
 
 
 def learner(kind="ts-ibp-lrc", **options):
     torch.manual_seed(0)
-    return Learner(mlp(16, 10, kind=kind, depth=2, width=8), **{"lr": 0.05, "batch_size": 32, **options})
+    return Learner(
+        mlp(16, 10, kind=kind, depth=2, width=8), **{"lr": 0.05, "batch_size": 32, **options}
+    )
 
 
 def weights(learner):
@@ -38,7 +53,12 @@ def weights(learner):
 
 def naive(network, rows, epochs, seed=0):
     """The loop as one writes it by hand."""
-    optimizer = torch.optim.SGD([p for p in network.parameters() if p.requires_grad], lr=0.05, momentum=0.9, weight_decay=1e-3)
+    optimizer = torch.optim.SGD(
+        [p for p in network.parameters() if p.requires_grad],
+        lr=0.05,
+        momentum=0.9,
+        weight_decay=1e-3,
+    )
     generator = torch.Generator().manual_seed(seed)
     for _ in range(epochs):
         for batch in torch.randperm(len(rows.x), generator=generator).split(32):
@@ -55,8 +75,15 @@ def test_it_is_the_plain_loop(kind):
     torch.manual_seed(0)
     plain = mlp(16, 10, kind=kind, depth=2, width=8)
     naive(plain, rows, 3)
-    assert_close(weights(ours), torch.cat([p.detach().flatten() for p in plain.parameters()]), rtol=1e-4, atol=1e-5)
-    assert history.epochs[-1].test_error == pytest.approx(float((plain(test.x).argmax(1) != test.y).float().mean()), abs=0.01)
+    assert_close(
+        weights(ours),
+        torch.cat([p.detach().flatten() for p in plain.parameters()]),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+    assert history.epochs[-1].test_error == pytest.approx(
+        float((plain(test.x).argmax(1) != test.y).float().mean()), abs=0.01
+    )
     assert history.epochs[2].train_loss < history.epochs[0].train_loss
 
 
@@ -64,7 +91,9 @@ def test_fixed_gates_stay_as_they_are():
     ours = learner("ts-lrc")
     gates = [layer.gate_weight.clone() for layer in ours.network]
     train(ours, digits()[0], epochs=1)
-    assert all(torch.equal(a, layer.gate_weight) for a, layer in zip(gates, ours.network, strict=True))
+    assert all(
+        torch.equal(a, layer.gate_weight) for a, layer in zip(gates, ours.network, strict=True)
+    )
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
@@ -80,15 +109,24 @@ def test_a_run_in_two_parts_is_the_same_as_in_one(tmp_path, optimizer):
     second = learner(**options)
     history = train(second, rows, epochs=5, validation=validation, folder=tmp_path)
     assert torch.equal(weights(second), weights(whole))
-    assert [e.validation_error for e in history.epochs] == [e.validation_error for e in expected.epochs]
+    assert [e.validation_error for e in history.epochs] == [
+        e.validation_error for e in expected.epochs
+    ]
 
 
 def test_the_folder_has_history_and_best_epoch(tmp_path):
     rows, validation, test = digits()
     history = train(learner(), rows, epochs=4, validation=validation, test=test, folder=tmp_path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["best.safetensors", "checkpoint.safetensors", "history.csv", "history.json"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "best.safetensors",
+        "checkpoint.safetensors",
+        "history.csv",
+        "history.json",
+    ]
     with (tmp_path / "history.csv").open() as file:
-        assert [float(line["test_error"]) for line in csv.DictReader(file)] == [e.test_error for e in history.epochs]
+        assert [float(line["test_error"]) for line in csv.DictReader(file)] == [
+            e.test_error for e in history.epochs
+        ]
     assert History.from_json((tmp_path / "history.json").read_text()) == history
     _, header = read_tensors(tmp_path / "best.safetensors", FORMAT)
     assert header["epochs_done"] == history.best.epoch
@@ -103,7 +141,9 @@ def test_events_for_tensorboard(tmp_path):
 def test_a_folder_of_another_run_is_refused(tmp_path):
     rows = digits()[0]
     train(learner(), rows, epochs=1, folder=tmp_path, notes={"lr": 0.05, "kind": "a"})
-    with pytest.raises(ValueError, match=r"was made with other settings \(kind, lr differ\); use another folder"):
+    with pytest.raises(
+        ValueError, match=r"was made with other settings \(kind, lr differ\); use another folder"
+    ):
         train(learner(), rows, epochs=2, folder=tmp_path, notes={"lr": 0.1, "kind": "b"})
 
 
@@ -114,15 +154,25 @@ def test_patience_ends_what_no_longer_improves():
     assert history.best.epoch == 1
 
 
-@pytest.mark.parametrize(("change", "where"), [(None, "layer 1 .SwitchedLinear."), ("input", "the inputs")])
+@pytest.mark.parametrize(
+    ("change", "where"), [(None, "layer 1 .SwitchedLinear."), ("input", "the inputs")]
+)
 def test_a_loss_that_is_no_number_stops_and_says_where(tmp_path, change, where):
     rows = digits()[0]
     train(learner(lr=0.01), rows, epochs=1, folder=tmp_path)
     kept = (tmp_path / "checkpoint.safetensors").read_bytes()
     if change == "input":
         rows.x[5, 3] = math.nan
-    with pytest.raises(DivergedError, match=f"the loss is not finite in epoch [12]: .*({where}).*use a smaller learning rate"):
-        train(learner(lr=0.01 if change else 1e20), rows, epochs=3, folder=tmp_path if change else None)
+    with pytest.raises(
+        DivergedError,
+        match=f"the loss is not finite in epoch [12]: .*({where}).*use a smaller learning rate",
+    ):
+        train(
+            learner(lr=0.01 if change else 1e20),
+            rows,
+            epochs=3,
+            folder=tmp_path if change else None,
+        )
     assert (tmp_path / "checkpoint.safetensors").read_bytes() == kept
 
 
@@ -153,7 +203,11 @@ def test_regression_by_squared_error():
 
 def test_history_knows_its_best_epoch():
     history = History(
-        [Epoch(1, 1.0, 2.0, 0.5, validation_error=0.3), Epoch(2, 1.0, 1.0, 0.2, validation_error=0.2), Epoch(3, 1.0, 0.5, 0.1, validation_error=0.2)]
+        [
+            Epoch(1, 1.0, 2.0, 0.5, validation_error=0.3),
+            Epoch(2, 1.0, 1.0, 0.2, validation_error=0.2),
+            Epoch(3, 1.0, 0.5, 0.1, validation_error=0.2),
+        ]
     )
     assert history.best.epoch == 2
     assert json.loads(history.to_json())[0]["test_error"] is None
@@ -162,13 +216,25 @@ def test_history_knows_its_best_epoch():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: learner(optimizer="lbfgs"), "optimizer must be one of 'sgd', 'adam', 'adamw'; got 'lbfgs'"),
+        (
+            lambda: learner(optimizer="lbfgs"),
+            "optimizer must be one of 'sgd', 'adam', 'adamw'; got 'lbfgs'",
+        ),
         (lambda: learner(lr=0), "lr must be a finite number above 0, got 0"),
         (lambda: learner(precision="fp8"), "precision must be None or 'bf16'"),
         (lambda: learner(loss="hinge"), "loss must be one of 'cross-entropy', 'squared'"),
-        (lambda: train(learner(), digits()[0], epochs=0), "epochs must be a positive integer, got 0"),
-        (lambda: train(learner(), Rows(torch.zeros(0, 16), torch.zeros(0)), epochs=1), "training needs rows"),
-        (lambda: train(learner(), digits()[0], epochs=1, tensorboard=True), "tensorboard needs a folder"),
+        (
+            lambda: train(learner(), digits()[0], epochs=0),
+            "epochs must be a positive integer, got 0",
+        ),
+        (
+            lambda: train(learner(), Rows(torch.zeros(0, 16), torch.zeros(0)), epochs=1),
+            "training needs rows",
+        ),
+        (
+            lambda: train(learner(), digits()[0], epochs=1, tensorboard=True),
+            "tensorboard needs a folder",
+        ),
     ],
 )
 def test_wrong_arguments_are_named(call, message):
@@ -233,12 +299,20 @@ def test_killed_at_any_moment_it_ends_as_if_it_had_not_been(tmp_path):
 
 def share(rank, folder, kind):
     torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2
+    )
     rows, validation, _ = digits(250)  # the last batch is not full, and odd
     ours = learner(kind, batch_size=16)
     history = train(ours, rows, epochs=3, validation=validation)
     if rank == 0:
-        torch.save({"weights": weights(ours), "losses": torch.tensor([e.train_loss for e in history.epochs])}, f"{folder}/result.pt")
+        torch.save(
+            {
+                "weights": weights(ours),
+                "losses": torch.tensor([e.train_loss for e in history.epochs]),
+            },
+            f"{folder}/result.pt",
+        )
     distributed.destroy_process_group()
 
 
@@ -249,7 +323,9 @@ def test_two_processes_give_the_curve_of_one_with_the_doubled_batch(tmp_path, ki
     rows, validation, _ = digits(250)
     alone = learner(kind, batch_size=32)
     history = train(alone, rows, epochs=3, validation=validation)
-    assert_close(result["losses"], torch.tensor([e.train_loss for e in history.epochs]), rtol=1e-4, atol=1e-5)
+    assert_close(
+        result["losses"], torch.tensor([e.train_loss for e in history.epochs]), rtol=1e-4, atol=1e-5
+    )
     assert_close(result["weights"], weights(alone), rtol=1e-3, atol=1e-4)
 
 
@@ -281,7 +357,9 @@ def test_a_damaged_checkpoint_is_named(tmp_path, history):
     train(learner(), rows, epochs=1, validation=validation, folder=tmp_path)
     tensors, header = read_tensors(tmp_path / CHECKPOINT, FORMAT)
     write_tensors(tmp_path / CHECKPOINT, FORMAT, tensors, {**header, "history": history})
-    with pytest.raises(ValueError, match=r"checkpoint.safetensors is not a checkpoint of this network"):
+    with pytest.raises(
+        ValueError, match=r"checkpoint.safetensors is not a checkpoint of this network"
+    ):
         train(learner(), rows, epochs=2, validation=validation, folder=tmp_path)
 
 

@@ -14,20 +14,30 @@ from torch import Tensor
 def check_shape(name: str, tensor: Tensor, expected: Sequence[int | None], axes: str) -> None:
     """Raise unless ``tensor`` has the expected sizes; ``None`` leaves an axis free, ``axes`` names them all: ``"(rows, gates)"``."""
     shape = tuple(tensor.shape)
-    if len(shape) == len(expected) and all(want is None or want == size for want, size in zip(expected, shape, strict=True)):
+    if len(shape) == len(expected) and all(
+        want is None or want == size for want, size in zip(expected, shape, strict=True)
+    ):
         return
     if len(shape) != len(expected):
         raise ValueError(f"{name} must have {len(expected)} axes {axes}, got shape {shape}")
-    for axis, (axis_name, size, want) in enumerate(zip(axes.strip("()").rstrip(",").split(", "), shape, expected, strict=True)):
+    for axis, (axis_name, size, want) in enumerate(
+        zip(axes.strip("()").rstrip(",").split(", "), shape, expected, strict=True)
+    ):
         if want is not None and size != want:
-            raise ValueError(f"{name} has size {size} on axis {axis} ({axis_name}), expected {want}; its shape is {shape}, expected {axes}")
+            raise ValueError(
+                f"{name} has size {size} on axis {axis} ({axis_name}), expected {want}; its shape is {shape}, expected {axes}"
+            )
 
 
 def check_floating(name: str, tensor: Tensor) -> None:
     if not isinstance(tensor, Tensor):
-        raise TypeError(f"{name} must be a torch tensor, got {type(tensor).__name__}; convert it with torch.as_tensor()")
+        raise TypeError(
+            f"{name} must be a torch tensor, got {type(tensor).__name__}; convert it with torch.as_tensor()"
+        )
     if not tensor.is_floating_point():
-        raise TypeError(f"{name} must be a floating-point tensor, got {tensor.dtype}; convert it with .float()")
+        raise TypeError(
+            f"{name} must be a floating-point tensor, got {tensor.dtype}; convert it with .float()"
+        )
 
 
 def autocast_dtype(device: torch.device) -> torch.dtype | None:
@@ -41,9 +51,13 @@ def check_dtype_device(name: str, tensor: Tensor, other_name: str, other: Tensor
     """Raise unless both are on one device and, but for autocast, of one type."""
     check_floating(name, tensor)
     if tensor.device != other.device:
-        raise ValueError(f"{name} is on {tensor.device} but {other_name} is on {other.device}; move one with .to()")
+        raise ValueError(
+            f"{name} is on {tensor.device} but {other_name} is on {other.device}; move one with .to()"
+        )
     if tensor.dtype != other.dtype and autocast_dtype(tensor.device) is None:
-        raise TypeError(f"{name} is {tensor.dtype} but {other_name} is {other.dtype}; convert one with .to()")
+        raise TypeError(
+            f"{name} is {tensor.dtype} but {other_name} is {other.dtype}; convert one with .to()"
+        )
 
 
 def check_positive(**sizes: int) -> None:
@@ -55,14 +69,24 @@ def check_positive(**sizes: int) -> None:
 def check_number(**numbers: float) -> None:
     """Raise unless each is a finite number of at least 0."""
     for name, value in numbers.items():
-        if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
+        if (
+            not isinstance(value, Real)
+            or isinstance(value, bool)
+            or not math.isfinite(value)
+            or value < 0
+        ):
             raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
 
 
 def check_above_zero(**numbers: float) -> None:
     """Raise unless each is a finite number above 0."""
     for name, value in numbers.items():
-        if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value) or value <= 0:
+        if (
+            not isinstance(value, Real)
+            or isinstance(value, bool)
+            or not math.isfinite(value)
+            or value <= 0
+        ):
             raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
 
 

@@ -21,7 +21,9 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise NotADirectoryError(f"{path} is to be a folder, but a file of that name is in the way") from None
+        raise NotADirectoryError(
+            f"{path} is to be a folder, but a file of that name is in the way"
+        ) from None
 
 
 @contextmanager
@@ -33,7 +35,9 @@ def only_one(folder: Path) -> Iterator[None]:
         with FileLock(folder / ".lock", timeout=0):
             yield
     except Timeout:
-        raise ValueError(f"another run is at work in {folder}; wait for it, or use another folder") from None
+        raise ValueError(
+            f"another run is at work in {folder}; wait for it, or use another folder"
+        ) from None
 
 
 @contextmanager
@@ -103,7 +107,9 @@ def write_text(path: str | Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
-def write_tensors(path: str | Path, kind: str, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+def write_tensors(
+    path: str | Path, kind: str, tensors: dict[str, Tensor], header: dict[str, Any]
+) -> None:
     """A safetensors file with a JSON header that says what it holds."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
@@ -125,7 +131,9 @@ def read_header(path: str | Path, kind: str) -> dict[str, Any]:
     return _read(path, kind, False)[1]
 
 
-def _read(path: str | Path, kind: str, with_tensors: bool) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _read(
+    path: str | Path, kind: str, with_tensors: bool
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
     from safetensors import SafetensorError, safe_open
 
     if not Path(path).is_file():

@@ -37,7 +37,9 @@ class _Workspace(threading.local):
             return view
         buffer = self.buffers.get(key)
         if buffer is None or len(buffer) < size:
-            with torch.inference_mode(False):  # a buffer made in inference mode could not be used outside it
+            with torch.inference_mode(
+                False
+            ):  # a buffer made in inference mode could not be used outside it
                 self.buffers[key] = buffer = torch.empty(size, dtype=like.dtype, device=like.device)
         with torch.inference_mode(False):
             self.views[key] = view = buffer[:size].view(shape)
@@ -60,7 +62,9 @@ def empty(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Ten
     try:
         memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
-        raise MemoryError(f"cannot allocate {size / 2**30:.2f} GB for an array of {tuple(shape)}") from error
+        raise MemoryError(
+            f"cannot allocate {size / 2**30:.2f} GB for an array of {tuple(shape)}"
+        ) from error
     with suppress(OSError):  # not every kernel has them
         memory.madvise(mmap.MADV_HUGEPAGE)
     return torch.frombuffer(memory, dtype=dtype).view(shape)
@@ -72,11 +76,19 @@ def available_memory() -> float:
     with suppress(OSError, ValueError, AttributeError):
         available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     with suppress(OSError, StopIteration):  # what the kernel would free for us counts too
-        line = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable"))
+        line = next(
+            line
+            for line in Path("/proc/meminfo").read_text().splitlines()
+            if line.startswith("MemAvailable")
+        )
         available = 1024 * float(line.split()[1])
     with suppress(OSError, ValueError):
         group = Path("/sys/fs/cgroup")
-        limit, used = (float((group / name).read_text()) for name in ("memory.max", "memory.current"))
-        cached = dict(line.split() for line in (group / "memory.stat").read_text().splitlines()).get("inactive_file", "0")
+        limit, used = (
+            float((group / name).read_text()) for name in ("memory.max", "memory.current")
+        )
+        cached = dict(
+            line.split() for line in (group / "memory.stat").read_text().splitlines()
+        ).get("inactive_file", "0")
         available = min(available, limit - used + float(cached))
     return available

@@ -9,7 +9,9 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 
-def track(items: Iterable[Item], total: int, description: str, unit: str, show: bool) -> Iterable[Item]:
+def track(
+    items: Iterable[Item], total: int, description: str, unit: str, show: bool
+) -> Iterable[Item]:
     """The items themselves, with a bar if it is to be shown."""
     if not show:
         return items
@@ -19,7 +21,9 @@ def track(items: Iterable[Item], total: int, description: str, unit: str, show: 
 
 
 @contextmanager
-def progress_bar(description: str, show: bool, total: int | None = None, done: int = 0) -> Iterator[Callable[..., None]]:
+def progress_bar(
+    description: str, show: bool, total: int | None = None, done: int = 0
+) -> Iterator[Callable[..., None]]:
     """Call what it gives after each turn; with a number of turns and a note to show, if there is something to say."""
     if not show:
         yield lambda turns=1, note=None: None

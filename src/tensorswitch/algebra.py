@@ -19,7 +19,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["auxiliary", "contract", "expand", "gates", "pseudo_gradients", "scalar_switching", "tensor_switching"]
+__all__ = [
+    "auxiliary",
+    "contract",
+    "expand",
+    "gates",
+    "pseudo_gradients",
+    "scalar_switching",
+    "tensor_switching",
+]
 
 
 def gates(x: Tensor, w: Tensor) -> Tensor:
@@ -71,5 +79,9 @@ def pseudo_gradients(x: Tensor, weights: Sequence[Tensor], error: Tensor) -> lis
     results = []
     for w, a in zip(weights, auxiliary(x, weights), strict=False):
         error = contract(error, w / w.square().sum(1, keepdim=True))
-        results.append(torch.einsum("buj,buji->ji", error.reshape(len(x), -1, len(w)), a.reshape(len(x), -1, *w.shape)))
+        results.append(
+            torch.einsum(
+                "buj,buji->ji", error.reshape(len(x), -1, len(w)), a.reshape(len(x), -1, *w.shape)
+            )
+        )
     return results

@@ -49,7 +49,10 @@ class History:
         return min(self.epochs, key=lambda e: e.criterion)
 
     def to_json(self) -> str:
-        return json.dumps([{k: None if math.isnan(v) else v for k, v in asdict(e).items()} for e in self.epochs], indent=1)
+        return json.dumps(
+            [{k: None if math.isnan(v) else v for k, v in asdict(e).items()} for e in self.epochs],
+            indent=1,
+        )
 
     def to_csv(self) -> str:
         buffer = io.StringIO()
@@ -60,5 +63,7 @@ class History:
 
     @classmethod
     def from_json(cls, text: str) -> History:
-        entries: list[dict[str, Any]] = [{k: math.nan if v is None else v for k, v in e.items()} for e in json.loads(text)]
+        entries: list[dict[str, Any]] = [
+            {k: math.nan if v is None else v for k, v in e.items()} for e in json.loads(text)
+        ]
         return cls([Epoch(**entry) for entry in entries])

@@ -19,11 +19,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from tensorswitch.switched import switched_linear
+from tensorswitch.switches import combine_gates
 
-__all__ = ["combine_gates", "inverted"]
+__all__ = ["with_pseudo_gradients"]
 
 
-def inverted(
+def with_pseudo_gradients(
     y: Tensor,
     scores: Sequence[Tensor],
     gates: Sequence[Tensor],
@@ -42,21 +43,23 @@ def inverted(
     gate_weights : for each layer (n_l, n_{l-1}); rows of zeros get a pseudo-gradient of zero
     target : (pairs,) the row of ``y`` for each row of scores, where they differ
     """
-    result: Tensor = _Inverted.apply(y, target, weight.detach(), len(scores), *gates, *(w.detach() for w in gate_weights), *scores)
+    result: Tensor = _Inverted.apply(
+        y,
+        target,
+        weight.detach(),
+        len(scores),
+        *gates,
+        *(w.detach() for w in gate_weights),
+        *scores,
+    )
     return result
-
-
-def combine_gates(gates: Sequence[Tensor]) -> Tensor:
-    """``h_L ⊗ … ⊗ h_1`` for gates given from the first layer up: (rows, n_L · … · n_1)."""
-    combined = gates[0]
-    for h in gates[1:]:
-        combined = (h[:, :, None] & combined[:, None, :]).flatten(1)
-    return combined
 
 
 class _Inverted(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, y: Tensor, target: Tensor | None, weight: Tensor, layers: int, *tensors: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, y: Tensor, target: Tensor | None, weight: Tensor, layers: int, *tensors: Tensor
+    ) -> Tensor:
         ctx.layers, ctx.target = layers, target
         ctx.dtypes = [s.dtype for s in tensors[2 * layers :]]
         ctx.save_for_backward(weight, *tensors[: 2 * layers])
@@ -68,18 +71,30 @@ class _Inverted(torch.autograd.Function):
         weight, *saved = ctx.saved_tensors
         gates, gate_weights = saved[: ctx.layers], saved[ctx.layers :]
         with torch.autocast(delta.device.type, enabled=False):
-            pseudo = _score_gradients(delta.to(weight.dtype), gates, weight, gate_weights, ctx.target)
+            pseudo = _score_gradients(
+                delta.to(weight.dtype), gates, weight, gate_weights, ctx.target
+            )
             results = [g.to(dtype) for g, dtype in zip(pseudo, ctx.dtypes, strict=True)]
         return delta, None, None, None, *[None] * (2 * ctx.layers), *results
 
 
-def _score_gradients(delta: Tensor, gates: list[Tensor], weight: Tensor, gate_weights: list[Tensor], target: Tensor | None) -> list[Tensor]:
+def _score_gradients(
+    delta: Tensor,
+    gates: list[Tensor],
+    weight: Tensor,
+    gate_weights: list[Tensor],
+    target: Tensor | None,
+) -> list[Tensor]:
     out = weight.shape[-1]
     u, results = weight, []
     for layer, (h, w) in enumerate(zip(gates, gate_weights, strict=True)):
         u = _contract(u.reshape(-1, *w.shape, out), w)  # (units above, n_l, out)
         above = gates[layer + 1 :]
-        g = switched_linear(delta, combine_gates(above), u.transpose(1, 2)) if above else delta @ u[0].t()
+        g = (
+            switched_linear(delta, combine_gates(above), u.transpose(1, 2))
+            if above
+            else delta @ u[0].t()
+        )
         results.append((g if target is None else g.index_select(0, target)) * h)
     return results
 

@@ -4,6 +4,7 @@ With ``θ_l`` the angle between the two inputs after l layers of the SS network,
 
     k_SS,l = ‖x‖ ‖y‖ cos θ_l              cos θ_{l+1} = (sin θ_l + (π − θ_l) cos θ_l) / π
     k_TS,l = x·y Π_{m<l} (1 − θ_m / π)
+    k_NTK,l+1 = k_SS,l+1 + k_NTK,l (1 − θ_l / π)         k_NTK,0 = x·y
 
 Depth 0 is the linear kernel, and k(x, x) = ‖x‖² at any depth. (The paper prints k_SS,1 as ``(1 − (tan θ − θ)/π) x·y``; it is
 ``(1 + (tan θ − θ)/π) x·y``.)
@@ -26,11 +27,12 @@ from torch import Tensor
 from tensorswitch._checks import from_numpy
 from tensorswitch._memory import empty, workspace
 from tensorswitch._progress import track
+from tensorswitch.switches import deep_gates
 
 if TYPE_CHECKING:
     from tensorswitch.nn import TensorSwitching
 
-__all__ = ["finite_kernel", "kernels", "ss_kernel", "ts_kernel"]
+__all__ = ["equivalent_kernels", "finite_kernel", "ntk_kernel", "ss_kernel", "ts_kernel"]
 
 Array = TypeVar("Array", np.ndarray, Tensor)
 
@@ -46,7 +48,7 @@ def ss_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: boo
     array([[1.    , 0.3183],
            [0.3183, 1.    ]])
     """
-    return kernels(X, Y, depths=[depth], kinds=["ss"], progress=progress)["ss", depth]
+    return equivalent_kernels(X, Y, depths=[depth], kinds=["ss"], progress=progress)["ss", depth]
 
 
 def ts_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: bool = False) -> Array:
@@ -56,10 +58,43 @@ def ts_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: boo
     array([[1.  , 0.75],
            [0.75, 2.  ]])
     """
-    return kernels(X, Y, depths=[depth], kinds=["ts"], progress=progress)["ts", depth]
+    return equivalent_kernels(X, Y, depths=[depth], kinds=["ts"], progress=progress)["ts", depth]
 
 
-def kernels(
+def ntk_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: bool = False) -> Array:
+    """Return the tangent kernel (NTK) of an infinitely wide ReLU network.
+
+    All layers are trained; at depth 1 it is the sum of the SS and the TS kernel.
+
+    Parameters
+    ----------
+    X : array of shape (rows, features)
+        NumPy array or torch tensor of float32 or float64.
+    Y : array of shape (other rows, features), optional
+        By default ``X``, and the result is symmetric to the bit.
+    depth : int, default=1
+        Hidden layers; 0 is the linear kernel.
+    progress : bool, default=False
+        Show a progress bar.
+
+    Returns
+    -------
+    array of shape (rows, other rows)
+
+    References
+    ----------
+    Jacot, Gabriel and Hongler, Neural Tangent Kernel, NeurIPS 2018, arXiv:1806.07572.
+
+    Examples
+    --------
+    >>> ntk_kernel(np.eye(2)).round(4)
+    array([[2.    , 0.3183],
+           [0.3183, 2.    ]])
+    """
+    return equivalent_kernels(X, Y, depths=[depth], kinds=["ntk"], progress=progress)["ntk", depth]
+
+
+def equivalent_kernels(
     X: Array,
     Y: Array | None = None,
     *,
@@ -90,15 +125,26 @@ def kernels(
     if not kinds or not depths:
         raise ValueError("kinds and depths must each name at least one")
     x, y = _as_tensors(X, Y)
-    results = {(kind, depth): empty((len(x), len(y)), dtype or x.dtype, x.device) for kind in dict.fromkeys(kinds) for depth in dict.fromkeys(depths)}
+    results = {
+        (kind, depth): empty((len(x), len(y)), dtype or x.dtype, x.device)
+        for kind in dict.fromkeys(kinds)
+        for depth in dict.fromkeys(depths)
+    }
     left = _UnitRows(x)
     right = left if Y is None else _UnitRows(y)
     size = max(128, min(TILE, (1 << 20) // max(1, x.shape[1])))  # smaller where rows are long
-    tiles = [(i, j) for i in range(0, len(x), size) for j in range(0, len(y), size) if Y is not None or i <= j]
+    tiles = [
+        (i, j)
+        for i in range(0, len(x), size)
+        for j in range(0, len(y), size)
+        if Y is not None or i <= j
+    ]
 
     for i, j in track(tiles, len(tiles), "kernel", "tile", progress):
         _tile(left, right, i, j, size, Y is None, results)
-    return {key: value if isinstance(X, Tensor) else value.numpy() for key, value in results.items()}
+    return {
+        key: value if isinstance(X, Tensor) else value.numpy() for key, value in results.items()
+    }
 
 
 @torch.no_grad()
@@ -110,11 +156,10 @@ def finite_kernel(network: TensorSwitching, X: Array, Y: Array | None = None) ->
     x, y = _as_tensors(X, Y)
     if x.shape[1] != network.in_features:
         raise ValueError(f"X has {x.shape[1]} features but the network takes {network.in_features}")
+    weights = [w.to(x) for w in network.gate_weights]
     result = x @ y.t()
-    for w in network.gate_weights:
-        weight = w.to(x)
-        x, y = (x @ weight.t()).relu(), (y @ weight.t()).relu()
-        result *= (2 / len(weight)) * ((x > 0).to(result) @ (y > 0).to(result).t())
+    for a, b in zip(*(deep_gates(rows, weights, network.switch) for rows in (x, y)), strict=True):
+        result *= (2 / a.shape[1]) * (a.to(result) @ b.to(result).t())
     return result if isinstance(X, Tensor) else result.numpy()
 
 
@@ -127,9 +172,14 @@ def check_depth(depth: int) -> int:
 
 
 def check_kind(kind: str) -> str:
-    if kind not in ("ss", "ts"):
-        raise ValueError(f"the kind of kernel must be 'ss' or 'ts', got {kind!r}")
+    if kind not in ("ss", "ts", "ntk"):
+        raise ValueError(f"the kind of kernel must be 'ss', 'ts' or 'ntk', got {kind!r}")
     return kind
+
+
+def diagonal_factor(kind: str, depth: int) -> int:
+    """Return ``k(x, x) / ‖x‖²``."""
+    return depth + 1 if kind == "ntk" else 1
 
 
 def _as_tensors(X: Any, Y: Any) -> tuple[Tensor, Tensor]:
@@ -138,7 +188,9 @@ def _as_tensors(X: Any, Y: Any) -> tuple[Tensor, Tensor]:
     if x.shape[1] != y.shape[1]:
         raise ValueError(f"X has {x.shape[1]} features but Y has {y.shape[1]}")
     if x.dtype != y.dtype or x.device != y.device:
-        raise TypeError(f"X is {x.dtype} on {x.device} but Y is {y.dtype} on {y.device}; convert one of them")
+        raise TypeError(
+            f"X is {x.dtype} on {x.device} but Y is {y.dtype} on {y.device}; convert one of them"
+        )
     return x, y
 
 
@@ -153,7 +205,9 @@ def _as_tensor(name: str, array: Any) -> Tensor:
             raise TypeError(f"{name} must hold real numbers, got {tensor.dtype}")
         tensor = tensor.to(torch.float32 if tensor.is_floating_point() else torch.float64)
     if tensor.dim() != 2:
-        raise ValueError(f"{name} must have 2 axes (rows, features), got shape {tuple(tensor.shape)}")
+        raise ValueError(
+            f"{name} must have 2 axes (rows, features), got shape {tuple(tensor.shape)}"
+        )
     if not _largest(tensor).isfinite().all():
         raise ValueError(f"{name} contains NaN or infinity")
     return tensor.contiguous()
@@ -168,7 +222,12 @@ class _UnitRows:
         most = 120 if x.dtype == torch.float32 else 1000
         exponent = torch.frexp(_largest(x)).exponent.clamp(-most, most)
         self.factor = _power_of_two(-exponent, x.dtype)
-        square = torch.cat([(x[part] * self.factor[part]).double().square_().sum(1, keepdim=True) for part in _row_blocks(x)])
+        square = torch.cat(
+            [
+                (x[part] * self.factor[part]).double().square_().sum(1, keepdim=True)
+                for part in _row_blocks(x)
+            ]
+        )
         self.length = torch.where(square > 0, square.sqrt(), 1).to(x.dtype)
         factor = self.factor.double()
         self.norms = (square.sqrt() / factor).to(x.dtype)
@@ -199,7 +258,15 @@ def _largest(x: Tensor) -> Tensor:
     return torch.cat([x[part].abs().amax(1, keepdim=True) for part in _row_blocks(x)])
 
 
-def _tile(left: _UnitRows, right: _UnitRows, i: int, j: int, size: int, symmetric: bool, results: dict[tuple[str, int], Tensor]) -> None:
+def _tile(
+    left: _UnitRows,
+    right: _UnitRows,
+    i: int,
+    j: int,
+    size: int,
+    symmetric: bool,
+    results: dict[tuple[str, int], Tensor],
+) -> None:
     rows, columns = slice(i, i + size), slice(j, j + size)
     a_norm, b_norm = left.norms[rows], right.norms[columns].t()
     for kind, depth, value in _sweep(left[rows], right[columns], results):
@@ -207,13 +274,15 @@ def _tile(left: _UnitRows, right: _UnitRows, i: int, j: int, size: int, symmetri
         if symmetric and i == j:
             value = value.triu(1)
             value += value.t().clone()
-            value.diagonal().copy_(left.squares[rows])
+            value.diagonal().copy_(left.squares[rows] * diagonal_factor(kind, depth))
         results[kind, depth][rows, columns] = value
         if symmetric and i != j:
             results[kind, depth][columns, rows] = value.t()
 
 
-def _sweep(a: Tensor, b: Tensor, wanted: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, Tensor]]:
+def _sweep(
+    a: Tensor, b: Tensor, wanted: Iterable[tuple[str, int]]
+) -> Iterator[tuple[str, int, Tensor]]:
     """The wanted kernels of unit vectors, from depth 0 down; a yielded value may be spoiled and holds until the next is asked for.
 
     With ``φ = θ/2`` and ``u = sin² φ``, so that ``cos θ = 1 − 2u``, a layer is ``u' = u − (√(u − u²) − φ (1 − 2u)) / π``.
@@ -221,15 +290,21 @@ def _sweep(a: Tensor, b: Tensor, wanted: Iterable[tuple[str, int]]) -> Iterator[
     wanted = set(wanted)
     deepest = max(depth for _, depth in wanted)
     deepest_ss = max((depth for kind, depth in wanted if kind == "ss"), default=-1)
-    product, u, phi, rest = (workspace.empty(name, (len(a), len(b)), a) for name in ("product", "u", "phi", "rest"))
+    deepest_tangent = max((depth for kind, depth in wanted if kind == "ntk"), default=-1)
+    product, u, phi, rest = (
+        workspace.empty(name, (len(a), len(b)), a) for name in ("product", "u", "phi", "rest")
+    )
     torch.mm(a, b.t(), out=product)
     torch.add(_HALF.to(a), product, alpha=-0.5, out=u)
     near = _near_pairs(a, b, product, u)
+    tangent = product.clone() if deepest_tangent >= 0 else None
     for depth in range(deepest + 1):
         if ("ss", depth) in wanted:
             yield "ss", depth, torch.add(_ONE.to(a), u, alpha=-2, out=rest)
         if ("ts", depth) in wanted:
             yield "ts", depth, product if depth == deepest else rest.copy_(product)
+        if tangent is not None and ("ntk", depth) in wanted:
+            yield "ntk", depth, rest.copy_(tangent)
         if depth == deepest:
             return
         if depth == 0:
@@ -239,12 +314,16 @@ def _sweep(a: Tensor, b: Tensor, wanted: Iterable[tuple[str, int]]) -> Iterator[
         if near is not None and depth == 0:
             phi[near.place] = near.phi
         product.addcmul_(product, phi, value=-2 / math.pi)
-        if depth + 1 < deepest or depth + 1 <= deepest_ss:
+        if tangent is not None:
+            tangent.addcmul_(tangent, phi, value=-2 / math.pi)
+        if depth + 1 < deepest or depth + 1 <= max(deepest_ss, deepest_tangent):
             torch.addcmul(u, u, u, value=-1, out=rest).sqrt_()
             if near is not None and depth == 0:
                 rest[near.place] = near.half_sine
             rest.sub_(phi).addcmul_(phi, u, value=2)
             u.add_(rest, alpha=-1 / math.pi).clamp_(min=0)
+            if tangent is not None:  # cos θ = 1 − 2u
+                tangent.add_(u, alpha=-2).add_(1)
 
 
 # On the CPU whatever the default device is.
@@ -266,7 +345,9 @@ def _arcsine_of_root(u: Tensor, out: Tensor, scratch: Tensor) -> None:
 
 def _arcsine_coefficients(degree: int = 6) -> Tensor:
     """Of ``asin √u / √u`` on [0, ½], by interpolation at Chebyshev's points (error 1e-7)."""
-    fit = np.polynomial.Chebyshev.interpolate(lambda u: np.arcsin(np.sqrt(u)) / np.sqrt(u), degree, domain=[0, 0.5])
+    fit = np.polynomial.Chebyshev.interpolate(
+        lambda u: np.arcsin(np.sqrt(u)) / np.sqrt(u), degree, domain=[0, 0.5]
+    )
     return torch.from_numpy(fit.convert(kind=np.polynomial.Polynomial).coef).to(torch.float32)
 
 
@@ -291,7 +372,9 @@ def _near_pairs(a: Tensor, b: Tensor, cosine: Tensor, u: Tensor) -> _Near | None
     half = torch.empty_like(sign)
     if len(half) > 0.1 * cosine.numel():
         distance = torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
-        opposite = torch.cdist(a, -b, compute_mode="donot_use_mm_for_euclid_dist") if low < 0 else distance
+        opposite = (
+            torch.cdist(a, -b, compute_mode="donot_use_mm_for_euclid_dist") if low < 0 else distance
+        )
         half = torch.where(sign > 0, distance[place], opposite[place]) / 2
     else:
         step = max(1, (1 << 18) // max(1, a.shape[1]))

@@ -60,7 +60,9 @@ def mlp(
     """
     widths = _widths(depth, width)
     ts = _ts_layers(kind, depth, ts_layers)
-    _check_memory(_count(in_features, out_features, kind, widths, ts), f"depth {depth}, width {width}")
+    _check_memory(
+        _count(in_features, out_features, kind, widths, ts), f"depth {depth}, width {width}"
+    )
     network = Network(*_layers(in_features, out_features, kind, widths, ts, bias))
     network.description = {
         "architecture": "mlp",
@@ -106,11 +108,15 @@ def cnn(
     repeats = _one_for_each("convolutions", convolutions, len(channels), "blocks")
     check_positive(in_channels=in_channels, **{f"channels[{i}]": n for i, n in enumerate(channels)})
     if min(height, across) < 2 ** len(channels):
-        raise ValueError(f"images of {height} × {across} are too small to be halved {len(channels)} times")
+        raise ValueError(
+            f"images of {height} × {across} are too small to be halved {len(channels)} times"
+        )
     if wrong := [b for b in ts_blocks if b not in range(1, len(channels) + 1)]:
         raise ValueError(f"ts_blocks {wrong} are not among the blocks 1 to {len(channels)}")
     if kind == "ts-ibp" and ts_blocks:
-        raise ValueError("the uncompressed TS network ('ts-ibp') has no convolutions; use kind 'ts-ibp-lrc' for ts_blocks")
+        raise ValueError(
+            "the uncompressed TS network ('ts-ibp') has no convolutions; use kind 'ts-ibp-lrc' for ts_blocks"
+        )
     widths, ts = _widths(depth, width), _ts_layers(kind, depth, ts_layers)
     _check_layers("convolutions", sum(repeats))
     flat = int(channels[-1]) * (height >> len(channels)) * (across >> len(channels))
@@ -124,7 +130,9 @@ def cnn(
     for block, (n, repeat) in enumerate(zip(channels, repeats, strict=True), 1):
         for i in range(repeat):
             if i == repeat - 1 and block in ts_blocks and kind != "ss":
-                layers.append(SwitchedConv2d(below, n, n, 3, padding=1, pool=2, learn_gates=_learn(kind)))
+                layers.append(
+                    SwitchedConv2d(below, n, n, 3, padding=1, pool=2, learn_gates=_learn(kind))
+                )
             else:
                 layers += [_glorot(nn.Conv2d(below, n, 3, padding=1)), nn.ReLU()]
                 if i == repeat - 1:
@@ -157,7 +165,9 @@ def build(description: dict[str, Any]) -> Network:
     return builders[name](**arguments)  # type: ignore[operator, no-any-return]
 
 
-def _layers(n_in: int, out: int, kind: str, widths: Sequence[int], ts: set[int], bias: bool) -> list[nn.Module]:
+def _layers(
+    n_in: int, out: int, kind: str, widths: Sequence[int], ts: set[int], bias: bool
+) -> list[nn.Module]:
     check_positive(in_features=n_in, out_features=out)
     if kind == "ts-ibp":
         return [TensorSwitching(n_in, widths, out, bias, learn_gates="ibp")]
@@ -165,7 +175,9 @@ def _layers(n_in: int, out: int, kind: str, widths: Sequence[int], ts: set[int],
     for number, n in enumerate(widths, 1):
         last = number == len(widths)
         if number in ts:
-            layers.append(SwitchedLinear(n_in, n, out if last else n, bias, learn_gates=_learn(kind)))
+            layers.append(
+                SwitchedLinear(n_in, n, out if last else n, bias, learn_gates=_learn(kind))
+            )
         else:
             layers += [_glorot(nn.Linear(n_in, n, bias)), nn.ReLU()]
         n_in = n
@@ -213,11 +225,17 @@ def _widths(depth: int, width: int | Sequence[int]) -> list[int]:
 def _one_for_each(name: str, value: int | Sequence[int], count: int, of: str) -> list[int]:
     """Plain integers, as JSON knows them; one number stands for all."""
     values = [
-        int(n) if isinstance(n, Integral) and not isinstance(n, bool) else n for n in (value if isinstance(value, Iterable) else [value] * count)
+        int(n) if isinstance(n, Integral) and not isinstance(n, bool) else n
+        for n in (value if isinstance(value, Iterable) else [value] * count)
     ]
     if len(values) != count:
         raise ValueError(f"{name} has {len(values)} numbers for {count} {of}")
-    check_positive(**{name if not isinstance(value, Iterable) else f"{name}[{i}]": n for i, n in enumerate(values)})
+    check_positive(
+        **{
+            name if not isinstance(value, Iterable) else f"{name}[{i}]": n
+            for i, n in enumerate(values)
+        }
+    )
     return values
 
 
@@ -229,9 +247,13 @@ def _ts_layers(kind: str, depth: int, ts_layers: Collection[int] | None) -> set[
         return set()
     chosen = every if ts_layers is None else set(ts_layers)
     if not chosen <= every:
-        raise ValueError(f"ts_layers {sorted(chosen - every)} are not among the layers 1 to {depth}")
+        raise ValueError(
+            f"ts_layers {sorted(chosen - every)} are not among the layers 1 to {depth}"
+        )
     if kind == "ts-ibp" and chosen != every:
-        raise ValueError("the uncompressed TS network ('ts-ibp') has TS layers only; use kind 'ts-ibp-lrc' to choose some")
+        raise ValueError(
+            "the uncompressed TS network ('ts-ibp') has TS layers only; use kind 'ts-ibp-lrc' to choose some"
+        )
     return chosen
 
 
@@ -242,12 +264,16 @@ def _glorot(layer: nn.Linear | nn.Conv2d) -> nn.Module:
     return layer
 
 
-def save_model(network: Network, path: str | Path, extra: dict[str, Tensor] | None = None, **notes: Any) -> None:
+def save_model(
+    network: Network, path: str | Path, extra: dict[str, Tensor] | None = None, **notes: Any
+) -> None:
     """Write weights as safetensors, with the description and ``notes`` as JSON in its header: whole or not at all.
 
     ``extra`` are tensors to keep beside the weights, such as how the inputs were prepared.
     """
-    tensors = {f"model.{name}": t.detach().cpu().contiguous() for name, t in network.state_dict().items()}
+    tensors = {
+        f"model.{name}": t.detach().cpu().contiguous() for name, t in network.state_dict().items()
+    }
     tensors.update({f"extra.{name}": t.contiguous() for name, t in (extra or {}).items()})
     write_tensors(path, FORMAT, tensors, {"description": network.description, "notes": notes})
 
@@ -261,12 +287,26 @@ def load_model_with_extra(path: str | Path) -> tuple[Network, dict[str, Tensor],
     """The network, the tensors kept beside it, and the notes."""
     tensors, header = read_tensors(path, FORMAT)
     try:
-        weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+        weights = {
+            name.removeprefix("model."): t
+            for name, t in tensors.items()
+            if name.startswith("model.")
+        }
         if not weights:
             raise ValueError("it holds no weights")
         with torch.device("meta"):  # nothing is allocated before the sizes are seen to agree
             network = build(header["description"])
         network.load_state_dict(weights, assign=True)
     except (KeyError, TypeError, ValueError, RuntimeError, MemoryError, OverflowError) as error:
-        raise ValueError(f"{path} does not hold the weights that its description asks for: {error}") from error
-    return network, {name.removeprefix("extra."): t for name, t in tensors.items() if name.startswith("extra.")}, header.get("notes", {})
+        raise ValueError(
+            f"{path} does not hold the weights that its description asks for: {error}"
+        ) from error
+    return (
+        network,
+        {
+            name.removeprefix("extra."): t
+            for name, t in tensors.items()
+            if name.startswith("extra.")
+        },
+        header.get("notes", {}),
+    )

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tensorswitch._checks import check_dtype_device, check_floating, check_positive
-from tensorswitch.inverted import combine_gates, inverted
+from tensorswitch.inverted import with_pseudo_gradients
 from tensorswitch.switched import switched_linear
-from tensorswitch.switches import Routes, check_switch, open_gates, pooled_routes
+from tensorswitch.switches import MaxPool2d, Routes, Switch, as_switch, combine_gates, deep_gates
 
 __all__ = ["SwitchedConv2d", "SwitchedLinear", "TensorSwitching"]
 
@@ -31,15 +31,21 @@ class _Switching(nn.Module):
     weight: nn.Parameter
     bias: nn.Parameter | None
 
-    def _make(self, weight: Sequence[int], bias: int | None, learn_gates: str | None, **factory: Any) -> None:
+    def _make(
+        self, weight: Sequence[int], bias: int | None, learn_gates: str | None, **factory: Any
+    ) -> None:
         if learn_gates not in (None, "ibp"):
             raise ValueError(f"learn_gates must be None or 'ibp', got {learn_gates!r}")
         self.learn_gates = learn_gates
         self.weight = nn.Parameter(torch.empty(tuple(weight), **factory))
-        self.register_parameter("bias", None if bias is None else nn.Parameter(torch.empty(bias, **factory)))
+        self.register_parameter(
+            "bias", None if bias is None else nn.Parameter(torch.empty(bias, **factory))
+        )
 
     def _gate_parameter(self, *shape: int, **factory: Any) -> nn.Parameter:
-        return nn.Parameter(torch.empty(shape, **factory), requires_grad=self.learn_gates is not None)
+        return nn.Parameter(
+            torch.empty(shape, **factory), requires_grad=self.learn_gates is not None
+        )
 
     def _reset(self, *gate_weights: Tensor) -> None:
         for w in gate_weights:
@@ -55,10 +61,14 @@ class _Switching(nn.Module):
         check_floating("input", x)
         names = ("in_channels", "height", "width") if len(tail) == 3 else ("in_features",)
         if x.dim() < len(tail):
-            raise ValueError(f"input must end in the axes ({', '.join(names)}), got shape {tuple(x.shape)}")
+            raise ValueError(
+                f"input must end in the axes ({', '.join(names)}), got shape {tuple(x.shape)}"
+            )
         axis = x.dim() - len(tail)
         if x.shape[axis] != tail[0]:
-            raise ValueError(f"input has size {x.shape[axis]} on axis {axis} ({names[0]}), expected {tail[0]}; its shape is {tuple(x.shape)}")
+            raise ValueError(
+                f"input has size {x.shape[axis]} on axis {axis} ({names[0]}), expected {tail[0]}; its shape is {tuple(x.shape)}"
+            )
         check_dtype_device("input", x, "weight", self.weight)
         return x.reshape(math.prod(x.shape[:axis]), *x.shape[axis:]), tuple(x.shape[:axis])
 
@@ -91,16 +101,28 @@ class SwitchedLinear(_Switching):
         out_features: int,
         bias: bool = True,
         *,
-        switch: str = "relu",
+        switch: Switch | str = "relu",
         learn_gates: str | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         check_positive(in_features=in_features, gates=gates, out_features=out_features)
-        check_switch(switch, gates)
-        self.in_features, self.gates, self.out_features, self.switch = in_features, gates, out_features, switch
-        self._make((gates, in_features, out_features), out_features if bias else None, learn_gates, device=device, dtype=dtype)
+        switch = as_switch(switch)
+        switch.check_gates(gates)
+        self.in_features, self.gates, self.out_features, self.switch = (
+            in_features,
+            gates,
+            out_features,
+            switch,
+        )
+        self._make(
+            (gates, in_features, out_features),
+            out_features if bias else None,
+            learn_gates,
+            device=device,
+            dtype=dtype,
+        )
         self.gate_weight = self._gate_parameter(gates, in_features, device=device, dtype=dtype)
         self.reset_parameters()
 
@@ -111,21 +133,23 @@ class SwitchedLinear(_Switching):
         x, lead = self._flat(x, self.in_features)
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.learn_gates is not None):
             scores = F.linear(x.detach(), self.gate_weight)
-        h = open_gates(scores.detach(), self.switch)
+        h = self.switch.open(scores.detach())
         y = switched_linear(x, h, self.weight, self.bias)
         if scores.requires_grad:
-            y = inverted(y, [scores], [h], self.weight, [self.gate_weight])
+            y = with_pseudo_gradients(y, [scores], [h], self.weight, [self.gate_weight])
         return y.reshape(*lead, self.out_features)
 
     def extra_repr(self) -> str:
         return (
             f"in_features={self.in_features}, gates={self.gates}, out_features={self.out_features}, bias={self.bias is not None}, "
-            f"switch={self.switch!r}, learn_gates={self.learn_gates!r}"
+            f"switch={self.switch}, learn_gates={self.learn_gates!r}"
         )
 
     @classmethod
     @torch.no_grad()
-    def from_relu(cls, hidden: nn.Linear, output: nn.Linear, *, learn_gates: str | None = None) -> SwitchedLinear:
+    def from_relu(
+        cls, hidden: nn.Linear, output: nn.Linear, *, learn_gates: str | None = None
+    ) -> SwitchedLinear:
         """The layer that computes ``output(relu(hidden(x)))``: gates from ``hidden``, analysis weights from the product of both.
 
         ``hidden`` must have no bias; give the input a constant feature if it needs one.
@@ -175,7 +199,7 @@ class SwitchedConv2d(_Switching):
         padding: int | tuple[int, int] = 0,
         bias: bool = True,
         *,
-        switch: str = "relu",
+        switch: Switch | str = "relu",
         pool: int | tuple[int, int] | None = None,
         learn_gates: str | None = None,
         device: torch.device | str | None = None,
@@ -183,13 +207,27 @@ class SwitchedConv2d(_Switching):
     ) -> None:
         super().__init__()
         check_positive(in_channels=in_channels, gates=gates, out_channels=out_channels)
-        check_switch(switch, gates)
-        self.in_channels, self.gates, self.out_channels, self.switch = in_channels, gates, out_channels, switch
+        switch = as_switch(switch)
+        switch.check_gates(gates)
+        self.in_channels, self.gates, self.out_channels, self.switch = (
+            in_channels,
+            gates,
+            out_channels,
+            switch,
+        )
         self.kernel_size, self.stride = _pair("kernel_size", kernel_size), _pair("stride", stride)
         self.padding = _pair("padding", padding, least=0)
         self.pool = None if pool is None else _pair("pool", pool)
-        self._make((gates, in_channels, *self.kernel_size, out_channels), out_channels if bias else None, learn_gates, device=device, dtype=dtype)
-        self.gate_weight = self._gate_parameter(gates, in_channels, *self.kernel_size, device=device, dtype=dtype)
+        self._make(
+            (gates, in_channels, *self.kernel_size, out_channels),
+            out_channels if bias else None,
+            learn_gates,
+            device=device,
+            dtype=dtype,
+        )
+        self.gate_weight = self._gate_parameter(
+            gates, in_channels, *self.kernel_size, device=device, dtype=dtype
+        )
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -197,32 +235,42 @@ class SwitchedConv2d(_Switching):
 
     def forward(self, x: Tensor) -> Tensor:
         x, lead = self._flat(x, self.in_channels, 0, 0)
-        height, width = ((n + 2 * p - k) // s + 1 for n, p, k, s in zip(x.shape[2:], self.padding, self.kernel_size, self.stride, strict=True))
+        height, width = (
+            (n + 2 * p - k) // s + 1
+            for n, p, k, s in zip(
+                x.shape[2:], self.padding, self.kernel_size, self.stride, strict=True
+            )
+        )
         if height < 1 or width < 1:
-            raise ValueError(f"a {self.kernel_size} kernel with padding {self.padding} does not fit in an image of {tuple(x.shape[2:])}")
+            raise ValueError(
+                f"a {self.kernel_size} kernel with padding {self.padding} does not fit in an image of {tuple(x.shape[2:])}"
+            )
         patches = F.unfold(x, self.kernel_size, padding=self.padding, stride=self.stride)
         patches = patches.transpose(1, 2).reshape(-1, patches.shape[1])
         gate_weight = self.gate_weight.flatten(1)
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.learn_gates is not None):
             scores = F.linear(patches.detach(), gate_weight)  # (images · positions, gates)
         if self.pool is None:
-            routes = Routes(open_gates(scores.detach(), self.switch))
+            routes = Routes(self.switch.open(scores.detach()))
         else:
-            routes = pooled_routes(scores.detach().view(-1, height, width, self.gates).permute(0, 3, 1, 2), self.switch, self.pool, self.pool)
+            images = scores.detach().view(-1, height, width, self.gates).permute(0, 3, 1, 2)
+            routes = MaxPool2d(self.pool, switch=self.switch)(images)
             height, width = height // self.pool[0], width // self.pool[1]
         weight = self.weight.flatten(1, 3)
         y = switched_linear(patches, routes, weight, self.bias)
         if scores.requires_grad:
             if routes.source is not None:
                 scores = scores.index_select(0, routes.source)
-            y = inverted(y, [scores], [routes.gates], weight, [gate_weight], routes.target)
+            y = with_pseudo_gradients(
+                y, [scores], [routes.gates], weight, [gate_weight], routes.target
+            )
         y = y.view(-1, height * width, self.out_channels).transpose(1, 2)
         return y.reshape(*lead, self.out_channels, height, width)
 
     def extra_repr(self) -> str:
         return (
             f"in_channels={self.in_channels}, gates={self.gates}, out_channels={self.out_channels}, kernel_size={self.kernel_size}, "
-            f"stride={self.stride}, padding={self.padding}, bias={self.bias is not None}, switch={self.switch!r}, pool={self.pool}, "
+            f"stride={self.stride}, padding={self.padding}, bias={self.bias is not None}, switch={self.switch}, pool={self.pool}, "
             f"learn_gates={self.learn_gates!r}"
         )
 
@@ -255,20 +303,40 @@ class TensorSwitching(_Switching):
         out_features: int,
         bias: bool = True,
         *,
+        switch: Switch | str = "relu",
         learn_gates: str | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        switch = as_switch(switch)
         gates = tuple(gates) if isinstance(gates, Sequence) else (gates,)
         if not gates:
             raise ValueError("gates must name at least one layer, such as (64, 64)")
-        check_positive(in_features=in_features, out_features=out_features, **{f"gates[{i}]": n for i, n in enumerate(gates)})
-        self.in_features, self.gates, self.out_features = in_features, gates, out_features
-        self._make((*gates[::-1], in_features, out_features), out_features if bias else None, learn_gates, device=device, dtype=dtype)
-        sizes = (in_features, *gates)
+        check_positive(
+            in_features=in_features,
+            out_features=out_features,
+            **{f"gates[{i}]": n for i, n in enumerate(gates)},
+        )
+        for n in gates:
+            switch.check_gates(n)
+        self.in_features, self.gates, self.out_features, self.switch = (
+            in_features,
+            gates,
+            out_features,
+            switch,
+        )
+        self._make(
+            (*gates[::-1], in_features, out_features),
+            out_features if bias else None,
+            learn_gates,
+            device=device,
+            dtype=dtype,
+        )
+        sizes = (in_features, *(n // switch.pieces for n in gates))
         self.gate_weights = nn.ParameterList(
-            self._gate_parameter(n, n_below, device=device, dtype=dtype) for n_below, n in zip(sizes, gates, strict=False)
+            self._gate_parameter(n, n_below, device=device, dtype=dtype)
+            for n_below, n in zip(sizes, gates, strict=False)
         )
         self.reset_parameters()
 
@@ -277,15 +345,22 @@ class TensorSwitching(_Switching):
 
     def forward(self, x: Tensor) -> Tensor:
         x, lead = self._flat(x, self.in_features)
+        gate_weights = list(self.gate_weights)
+        if self.learn_gates is None or not torch.is_grad_enabled():
+            gates = deep_gates(x.detach(), gate_weights, self.switch)
+            y = switched_linear(x, combine_gates(gates), self.weight.flatten(0, -3), self.bias)
+            return y.reshape(*lead, self.out_features)
         scores, gates, activity = [], [], x.detach()
-        for w in self.gate_weights:
-            with torch.set_grad_enabled(torch.is_grad_enabled() and self.learn_gates is not None):
-                scores.append(F.linear(activity, w))
-            activity = scores[-1].detach().relu()
-            gates.append(activity > 0)
+        for w in gate_weights:
+            scores.append(F.linear(activity, w))
+            activity = self.switch.units(scores[-1].detach())
+            gates.append(self.switch.open(scores[-1].detach()))
         y = switched_linear(x, combine_gates(gates), self.weight.flatten(0, -3), self.bias)
         if any(s.requires_grad for s in scores):
-            y = inverted(y, scores, gates, self.weight, list(self.gate_weights))
+            # Every piece of a unit below is a copy of its own, with the weight of the unit.
+            first, *above = gate_weights
+            pieces = [w.repeat_interleave(self.switch.pieces, 1) for w in above]
+            y = with_pseudo_gradients(y, scores, gates, self.weight, [first, *pieces])
         return y.reshape(*lead, self.out_features)
 
     def extra_repr(self) -> str:
@@ -299,7 +374,9 @@ class TensorSwitching(_Switching):
     def from_relu(cls, *layers: nn.Linear, learn_gates: str | None = None) -> TensorSwitching:
         """The network that computes what a ReLU network of these linear layers computes; the last one is the readout, the others have no bias."""
         if len(layers) < 2:
-            raise ValueError(f"from_relu needs at least one hidden layer and a readout, got {len(layers)} layers")
+            raise ValueError(
+                f"from_relu needs at least one hidden layer and a readout, got {len(layers)} layers"
+            )
         *hidden, output = layers
         _check_relu_layers(hidden, output)
         network = cls(
@@ -322,16 +399,24 @@ class TensorSwitching(_Switching):
 
 
 def _check_relu_layers(hidden: Sequence[nn.Linear], output: nn.Linear) -> None:
-    names = ["hidden"] if len(hidden) == 1 else [f"hidden layer {i}" for i in range(1, len(hidden) + 1)]
+    names = (
+        ["hidden"] if len(hidden) == 1 else [f"hidden layer {i}" for i in range(1, len(hidden) + 1)]
+    )
     for name, layer, above in zip(names, hidden, [*hidden[1:], output], strict=True):
         if layer.bias is not None:
-            raise ValueError(f"{name} has a bias, which a gate cannot carry; give the input a constant feature and build it with bias=False")
+            raise ValueError(
+                f"{name} has a bias, which a gate cannot carry; give the input a constant feature and build it with bias=False"
+            )
         if layer.out_features != above.in_features:
-            raise ValueError(f"{name} has out_features {layer.out_features} but the layer above it has in_features {above.in_features}")
+            raise ValueError(
+                f"{name} has out_features {layer.out_features} but the layer above it has in_features {above.in_features}"
+            )
 
 
 def _pair(name: str, value: int | tuple[int, int], least: int = 1) -> tuple[int, int]:
     pair = tuple(value) if isinstance(value, Sequence) else (value, value)
     if len(pair) != 2 or not all(isinstance(v, Integral) and v >= least for v in pair):
-        raise ValueError(f"{name} must be an integer or a pair of integers of at least {least}, got {value!r}")
+        raise ValueError(
+            f"{name} must be an integer or a pair of integers of at least {least}, got {value!r}"
+        )
     return int(pair[0]), int(pair[1])

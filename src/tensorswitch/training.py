@@ -20,7 +20,14 @@ from torch import Tensor, distributed, nn
 from torch.nn import functional as F
 
 from tensorswitch._bfloat16 import bfloat16_problem
-from tensorswitch._checks import check_above_zero, check_device, check_number, check_positive, check_seed, from_numpy
+from tensorswitch._checks import (
+    check_above_zero,
+    check_device,
+    check_number,
+    check_positive,
+    check_seed,
+    from_numpy,
+)
 from tensorswitch._files import make_folder, read_header, read_tensors, write_tensors, write_text
 from tensorswitch._progress import progress_bar
 from tensorswitch.history import Epoch, History
@@ -34,7 +41,11 @@ ADVICE = "use a smaller learning rate"
 EVALUATION_ROWS = 4096
 LOOK_EVERY = 16  # steps between looks at the loss where looking waits for a device
 LOSSES: dict[str, Callable[..., Tensor]] = {"cross-entropy": F.cross_entropy, "squared": F.mse_loss}
-OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
+    "sgd": torch.optim.SGD,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+}
 
 
 class DivergedError(ArithmeticError):
@@ -101,7 +112,11 @@ class Learner:
         check_number(momentum=momentum, weight_decay=weight_decay)
         check_positive(batch_size=batch_size)
         check_seed(seed)
-        self.device, self.precision, self.batch_size = check_device(device), precision, int(batch_size)
+        self.device, self.precision, self.batch_size = (
+            check_device(device),
+            precision,
+            int(batch_size),
+        )
         self.network, self.loss_name = network.to(self.device), loss
         self.ranks = distributed.get_world_size() if distributed.is_initialized() else 1
         self.rank = distributed.get_rank() if self.ranks > 1 else 0
@@ -109,7 +124,11 @@ class Learner:
         if self.ranks > 1:
             self.forward = nn.parallel.DistributedDataParallel(self.network)
         trained = [p for p in self.network.parameters() if p.requires_grad]
-        options: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay, "fused": _can_fuse(self.device)}
+        options: dict[str, Any] = {
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "fused": _can_fuse(self.device),
+        }
         if optimizer == "sgd":
             options["momentum"] = momentum
         self.optimizer = OPTIMIZERS[optimizer](trained, **options)
@@ -129,22 +148,40 @@ class Learner:
     def epoch(self, rows: Rows, watch: Callable[[], None] | None = None) -> tuple[float, float]:
         """One pass in a new order: the mean loss and error of the batches as they were met. ``watch`` is called after each step."""
         if not len(rows.x) or len(rows.x) != len(rows.y):
-            raise ValueError(f"training needs rows, each with its target; got {len(rows.x)} rows and {len(rows.y)} targets")
+            raise ValueError(
+                f"training needs rows, each with its target; got {len(rows.x)} rows and {len(rows.y)} targets"
+            )
         self.network.train()
-        order = torch.randperm(len(rows.x), generator=self.generator, device="cpu").to(rows.x.device)
-        x, y = rows.x.index_select(0, order), rows.y.index_select(0, order)  # one gather, then batches are slices
-        loss_function, losses, wrong = LOSSES[self.loss_name], torch.zeros((), device=self.device), torch.zeros((), device=self.device)
+        order = torch.randperm(len(rows.x), generator=self.generator, device="cpu").to(
+            rows.x.device
+        )
+        x, y = (
+            rows.x.index_select(0, order),
+            rows.y.index_select(0, order),
+        )  # one gather, then batches are slices
+        loss_function, losses, wrong = (
+            LOSSES[self.loss_name],
+            torch.zeros((), device=self.device),
+            torch.zeros((), device=self.device),
+        )
         together = self.batch_size * self.ranks
         look = 1 if self.device.type == "cpu" else LOOK_EVERY
         for step, start in enumerate(range(0, len(x), together)):
             batch = min(together, len(x) - start)
-            mine = slice(start + self.rank * batch // self.ranks, start + (self.rank + 1) * batch // self.ranks)
+            mine = slice(
+                start + self.rank * batch // self.ranks,
+                start + (self.rank + 1) * batch // self.ranks,
+            )
             part_x, part_y = x[mine], y[mine]
             self.optimizer.zero_grad(set_to_none=True)
             with self._autocast():
                 outputs = self.forward(part_x)
-                loss = loss_function(outputs.float() if self.precision else outputs, part_y, reduction="sum") / (batch * self._columns(part_y))
-            (loss * self.ranks if self.ranks > 1 else loss).backward()  # the average over ranks is then the mean over the batch
+                loss = loss_function(
+                    outputs.float() if self.precision else outputs, part_y, reduction="sum"
+                ) / (batch * self._columns(part_y))
+            (
+                loss * self.ranks if self.ranks > 1 else loss
+            ).backward()  # the average over ranks is then the mean over the batch
             value = loss.detach()
             if step % look == 0 and not math.isfinite(value):
                 self.explain(part_x)
@@ -162,7 +199,9 @@ class Learner:
                 distributed.all_reduce(total)
         if not math.isfinite(losses):
             self.explain(x[: self.batch_size])
-        return float(losses) / len(x), float(wrong) / len(x) if self.loss_name == "cross-entropy" else math.nan
+        return float(losses) / len(x), float(wrong) / len(
+            x
+        ) if self.loss_name == "cross-entropy" else math.nan
 
     @torch.no_grad()
     def outputs(self, x: Tensor) -> Tensor:
@@ -185,11 +224,16 @@ class Learner:
         outputs = self.outputs(rows.x)
         y = rows.y.to(outputs.device)
         loss = float(LOSSES[self.loss_name](outputs, y))
-        return loss, float((outputs.argmax(1) != y).float().mean()) if self.loss_name == "cross-entropy" else math.nan
+        return loss, float(
+            (outputs.argmax(1) != y).float().mean()
+        ) if self.loss_name == "cross-entropy" else math.nan
 
     def save(self, path: str | Path, history: History, notes: dict[str, Any]) -> None:
         """All that is needed to go on as if nothing had happened."""
-        tensors = {f"model.{k}": v.detach().cpu().contiguous() for k, v in self.network.state_dict().items()}
+        tensors = {
+            f"model.{k}": v.detach().cpu().contiguous()
+            for k, v in self.network.state_dict().items()
+        }
         state = self.optimizer.state_dict()
         scalars: dict[str, dict[str, Any]] = {}
         for index, entries in state["state"].items():
@@ -205,7 +249,9 @@ class Learner:
             "notes": notes,
             "groups": state["param_groups"],
             "scalars": scalars,
-            "schedule": None if self.schedule is None else {k: v for k, v in self.schedule.state_dict().items() if not callable(v)},
+            "schedule": None
+            if self.schedule is None
+            else {k: v for k, v in self.schedule.state_dict().items() if not callable(v)},
         }
         write_tensors(path, FORMAT, tensors, header)
 
@@ -217,13 +263,27 @@ class Learner:
         except (KeyError, TypeError, RuntimeError, AttributeError, ValueError) as error:
             if isinstance(error, _OtherRunError):
                 raise
-            raise ValueError(f"{path} is not a checkpoint of this network; use another folder, or remove it ({error})") from error
+            raise ValueError(
+                f"{path} is not a checkpoint of this network; use another folder, or remove it ({error})"
+            ) from error
 
-    def _restore(self, path: str | Path, tensors: dict[str, Tensor], header: dict[str, Any], notes: dict[str, Any]) -> History:
+    def _restore(
+        self,
+        path: str | Path,
+        tensors: dict[str, Tensor],
+        header: dict[str, Any],
+        notes: dict[str, Any],
+    ) -> History:
         if header["notes"] != notes:
-            different = sorted(k for k in {*header["notes"], *notes} if header["notes"].get(k) != notes.get(k))
-            raise _OtherRunError(f"{path} was made with other settings ({', '.join(different)} differ); use another folder, or remove it")
-        self.network.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
+            different = sorted(
+                k for k in {*header["notes"], *notes} if header["notes"].get(k) != notes.get(k)
+            )
+            raise _OtherRunError(
+                f"{path} was made with other settings ({', '.join(different)} differ); use another folder, or remove it"
+            )
+        self.network.load_state_dict(
+            {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
+        )
         state: dict[int, dict[str, Any]] = {int(k): dict(v) for k, v in header["scalars"].items()}
         for key, value in tensors.items():
             if key.startswith("optimizer."):
@@ -247,13 +307,17 @@ class Learner:
         """Raise with the first layer that has no finite weights, or else no finite output."""
         for name, parameter in self.network.named_parameters():
             if not parameter.isfinite().all():
-                raise DivergedError(f"the loss is not finite in epoch {self.epochs_done + 1}: {name} was the first to hold NaN or infinity; {ADVICE}")
+                raise DivergedError(
+                    f"the loss is not finite in epoch {self.epochs_done + 1}: {name} was the first to hold NaN or infinity; {ADVICE}"
+                )
         where = "the inputs" if not x.isfinite().all() else "the loss"
         for name, layer in self.network.named_children():
             x = layer(x)
             if not x.isfinite().all() and where == "the loss":
                 where = f"the output of layer {name} ({type(layer).__name__})"
-        raise DivergedError(f"the loss is not finite in epoch {self.epochs_done + 1}: {where} held NaN or infinity first; {ADVICE}")
+        raise DivergedError(
+            f"the loss is not finite in epoch {self.epochs_done + 1}: {where} held NaN or infinity first; {ADVICE}"
+        )
 
 
 def train(
@@ -299,7 +363,9 @@ def train(
             if learner.rank == 0:
                 _settle_best(place, history)
             if not (place / BEST).exists():
-                raise ValueError(f"{place} has {CHECKPOINT} but no {BEST}; use another folder, or remove {place / CHECKPOINT} to train anew")
+                raise ValueError(
+                    f"{place} has {CHECKPOINT} but no {BEST}; use another folder, or remove {place / CHECKPOINT} to train anew"
+                )
         if learner.ranks > 1:
             distributed.barrier()  # so that all have read it before the first one writes
     if history.epochs and after is not None:
@@ -308,13 +374,22 @@ def train(
     main = learner.rank == 0
     writer = _events(place) if tensorboard and main else None
     batches = -(-len(rows.x) // (learner.batch_size * learner.ranks))
-    with progress_bar("training", progress and main, batches * epochs, batches * len(history.epochs)) as bar:
+    with progress_bar(
+        "training", progress and main, batches * epochs, batches * len(history.epochs)
+    ) as bar:
         while len(history.epochs) < epochs and not _stalled(history, patience):
             start = time.perf_counter()
             number = len(history.epochs) + 1
             train_loss, train_error = learner.epoch(rows, bar)
             seconds = time.perf_counter() - start
-            epoch = Epoch(number, seconds, train_loss, train_error, *learner.evaluate(validation), *learner.evaluate(test))
+            epoch = Epoch(
+                number,
+                seconds,
+                train_loss,
+                train_error,
+                *learner.evaluate(validation),
+                *learner.evaluate(test),
+            )
             for held, loss in ((validation, epoch.validation_loss), (test, epoch.test_loss)):
                 if held is not None and len(held.x) and not math.isfinite(loss):
                     learner.explain(held.x[: learner.batch_size].to(learner.device))
@@ -352,12 +427,20 @@ def _settle_best(place: Path, history: History) -> None:
 
 
 def _stalled(history: History, patience: int | None) -> bool:
-    return patience is not None and bool(history.epochs) and len(history.epochs) - history.best.epoch >= patience
+    return (
+        patience is not None
+        and bool(history.epochs)
+        and len(history.epochs) - history.best.epoch >= patience
+    )
 
 
 def _note(epoch: Epoch) -> str:
     parts = [f"epoch {epoch.epoch}", f"loss {epoch.train_loss:.4f}"]
-    for name, value in (("train", epoch.train_error), ("validation", epoch.validation_error), ("test", epoch.test_error)):
+    for name, value in (
+        ("train", epoch.train_error),
+        ("validation", epoch.validation_error),
+        ("test", epoch.test_error),
+    ):
         if not math.isnan(value):
             parts.append(f"{name} {100 * value:.2f} %")
     return ", ".join(parts)
@@ -369,7 +452,9 @@ def _events(place: Path | None) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise ValueError("tensorboard is not installed; install it with: pip install tensorboard") from None
+        raise ValueError(
+            "tensorboard is not installed; install it with: pip install tensorboard"
+        ) from None
     return SummaryWriter(str(place / "events"))
 
 

@@ -11,12 +11,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tensorswitch.data import DataError, load
-from tensorswitch.data.readers import read_cifar10, read_idx, read_npy, read_npz, read_svhn, read_table
+from tensorswitch.data.readers import (
+    read_cifar10,
+    read_idx,
+    read_npy,
+    read_npz,
+    read_svhn,
+    read_table,
+)
 from tensorswitch.experiments import Experiment
+from tensorswitch.experiments.grid import experiments_from_toml
+from tensorswitch.experiments.records import Record, run_one
 from tensorswitch.models import load_model, mlp, save_model
-from tensorswitch.records import Record, run_one
 from tensorswitch.ridge import RidgeStatistics
-from tensorswitch.sweep import experiments_from_toml
 
 
 def idx(folder):
@@ -81,7 +88,9 @@ def record(folder):
 
 
 def grid(folder):
-    (folder / "g.toml").write_text('data = "digits"\n[[grid]]\nmethod = ["ss", "rr"]\nseed = [0, 1]\n')
+    (folder / "g.toml").write_text(
+        'data = "digits"\n[[grid]]\nmethod = ["ss", "rr"]\nseed = [0, 1]\n'
+    )
     return folder / "g.toml", experiments_from_toml
 
 
@@ -103,7 +112,9 @@ def test_a_damaged_file_is_read_or_refused_by_name(make, tmp_path):
         if kind == "cut":
             del content[at:]
         elif kind == "flip":
-            for place in data.draw(st.lists(st.integers(0, min(len(content), 400) - 1), min_size=1, max_size=4)):
+            for place in data.draw(
+                st.lists(st.integers(0, min(len(content), 400) - 1), min_size=1, max_size=4)
+            ):
                 content[place] ^= data.draw(st.integers(1, 255))
         elif kind == "insert":
             content[at:at] = data.draw(st.binary(min_size=1, max_size=20))

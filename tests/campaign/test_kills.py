@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from tensorswitch.experiments import Experiment, with_fingerprints
+from tensorswitch.experiments.sweeps import Sweep, sweep
 from tensorswitch.ridge import RidgeStatistics
-from tensorswitch.sweep import Sweep, sweep
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")]
 
@@ -92,7 +92,10 @@ def test_saving_killed_thirty_times(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
-GRID = [Experiment(data="digits", method="ts-lrc", components=8, width=8, lr=0.05, epochs=15, seed=seed) for seed in range(4)]
+GRID = [
+    Experiment(data="digits", method="ts-lrc", components=8, width=8, lr=0.05, epochs=15, seed=seed)
+    for seed in range(4)
+]
 SWEEP = """
 import sys
 from pathlib import Path

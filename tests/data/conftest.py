@@ -7,7 +7,12 @@ import pytest
 
 
 def idx(array):
-    return b"\x00\x00\x08" + bytes([array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.tobytes()
+    return (
+        b"\x00\x00\x08"
+        + bytes([array.ndim])
+        + np.array(array.shape, ">u4").tobytes()
+        + array.tobytes()
+    )
 
 
 @pytest.fixture
@@ -16,8 +21,12 @@ def idx_files():
     rng = np.random.default_rng(0)
     files = {}
     for part, rows in (("train", 30), ("t10k", 10)):
-        files[f"{part}-images-idx3-ubyte.gz"] = gzip.compress(idx(rng.integers(0, 256, (rows, 28, 28), dtype=np.uint8)))
-        files[f"{part}-labels-idx1-ubyte.gz"] = gzip.compress(idx((np.arange(rows) % 10).astype(np.uint8)))
+        files[f"{part}-images-idx3-ubyte.gz"] = gzip.compress(
+            idx(rng.integers(0, 256, (rows, 28, 28), dtype=np.uint8))
+        )
+        files[f"{part}-labels-idx1-ubyte.gz"] = gzip.compress(
+            idx((np.arange(rows) % 10).astype(np.uint8))
+        )
     return files
 
 
@@ -26,7 +35,12 @@ def cifar_files():
     """The six batches of CIFAR-10, four images each."""
     rng = np.random.default_rng(0)
     names = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
-    return {name: np.concatenate([rng.integers(0, 10, (4, 1)), rng.integers(0, 256, (4, 3072))], axis=1).astype(np.uint8).tobytes() for name in names}
+    return {
+        name: np.concatenate([rng.integers(0, 10, (4, 1)), rng.integers(0, 256, (4, 3072))], axis=1)
+        .astype(np.uint8)
+        .tobytes()
+        for name in names
+    }
 
 
 @pytest.fixture

@@ -65,12 +65,23 @@ def test_wrong_arguments_are_named(digits, options, message):
     ("change", "message"),
     [
         ({"train_labels": np.zeros(3, int)}, "4 train images but 3 labels"),
-        ({"test_images": np.zeros((0, 5)), "test_labels": np.zeros(0, int)}, "there are no test images"),
+        (
+            {"test_images": np.zeros((0, 5)), "test_labels": np.zeros(0, int)},
+            "there are no test images",
+        ),
         ({"test_images": np.zeros((4, 6))}, r"training images are \(5,\) but test images \(6,\)"),
-        ({"test_labels": np.array([0, 1, 2, 0])}, "test labels run from 0 to 2, but there are 2 classes"),
+        (
+            {"test_labels": np.array([0, 1, 2, 0])},
+            "test labels run from 0 to 2, but there are 2 classes",
+        ),
     ],
 )
 def test_inconsistent_data_are_refused(change, message):
-    fields = {"train_images": np.zeros((4, 5)), "train_labels": np.zeros(4, int), "test_images": np.zeros((4, 5)), "test_labels": np.zeros(4, int)}
+    fields = {
+        "train_images": np.zeros((4, 5)),
+        "train_labels": np.zeros(4, int),
+        "test_images": np.zeros((4, 5)),
+        "test_labels": np.zeros(4, int),
+    }
     with pytest.raises(DataError, match=message):
         Dataset("mine", **{**fields, **change}, class_names=("a", "b"))

@@ -9,7 +9,10 @@ from tensorswitch.data.readers import DataError, read_cifar10, read_idx, read_sv
     ("change", "message"),
     [
         (lambda raw: raw[: len(raw) // 2], "cannot be read; it may be truncated"),
-        (lambda raw: gzip.compress(gzip.decompress(raw)[:-5]), "expected 23536 for an array of .30, 28, 28.: it is truncated"),
+        (
+            lambda raw: gzip.compress(gzip.decompress(raw)[:-5]),
+            "expected 23536 for an array of .30, 28, 28.: it is truncated",
+        ),
         (lambda raw: gzip.compress(b"something else"), "is not an IDX file"),
         (lambda raw: b"", "images"),
     ],
@@ -28,10 +31,14 @@ def test_a_broken_cifar_archive_is_named(tmp_path, cifar_archive, cifar_files):
     with pytest.raises(DataError, match=r"cifar-10-binary.tar.gz cannot be read"):
         read_cifar10(path, list(cifar_files))
     path.write_bytes(cifar_archive)
-    with pytest.raises(DataError, match=r"has no file data_batch_9.bin: is it the binary distribution"):
+    with pytest.raises(
+        DataError, match=r"has no file data_batch_9.bin: is it the binary distribution"
+    ):
         read_cifar10(path, ["data_batch_9.bin"])
     (tmp_path / "data_batch_1.bin").write_bytes(cifar_files["data_batch_1.bin"][:-1])
-    with pytest.raises(DataError, match=r"data_batch_1.bin has 12291 bytes, which is no multiple of 3073"):
+    with pytest.raises(
+        DataError, match=r"data_batch_1.bin has 12291 bytes, which is no multiple of 3073"
+    ):
         read_cifar10(tmp_path, ["data_batch_1.bin"])
 
 

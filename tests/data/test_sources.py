@@ -57,7 +57,9 @@ def mnist(server, idx_files, monkeypatch):
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
 
     def mirrors(*places):
-        source = sources.SOURCES["mnist"]._replace(mirrors=tuple(f"{url}/{place}/" for place in places), files=hashes)
+        source = sources.SOURCES["mnist"]._replace(
+            mirrors=tuple(f"{url}/{place}/" for place in places), files=hashes
+        )
         monkeypatch.setitem(sources.SOURCES, "mnist", source)
         return asked
 
@@ -72,7 +74,9 @@ def test_downloaded_once_and_kept(mnist, cache):
     assert len(asked) == 4
     load("mnist")
     assert len(asked) == 4
-    assert sorted(path.name for path in (cache / "mnist").iterdir()) == sorted(sources.SOURCES["mnist"].files)
+    assert sorted(path.name for path in (cache / "mnist").iterdir()) == sorted(
+        sources.SOURCES["mnist"].files
+    )
 
 
 @pytest.mark.parametrize("bad", ["missing", "wrong", "cut"])
@@ -82,14 +86,18 @@ def test_the_next_mirror_is_asked(mnist, bad):
     assert [place for place, _ in asked] == [bad, "good"] * 4
 
 
-@pytest.mark.parametrize(("bad", "reason"), [("missing", "404"), ("wrong", "not the expected one"), ("cut", "train-images")])
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [("missing", "404"), ("wrong", "not the expected one"), ("cut", "train-images")],
+)
 def test_a_failed_download_says_what_to_do_and_leaves_nothing(mnist, cache, bad, reason):
     mnist(bad)
     with pytest.raises(DataError, match=reason) as caught:
         load("mnist")
     assert f"/{bad}/train-images-idx3-ubyte.gz" in str(caught.value)
-    assert "put train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz, t10k-labels-idx1-ubyte.gz (from " in str(
-        caught.value
+    assert (
+        "put train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz, t10k-labels-idx1-ubyte.gz (from "
+        in str(caught.value)
     )
     assert str(cache / "mnist") in str(caught.value)
     assert not [path for path in cache.rglob("*") if path.is_file()]
@@ -97,7 +105,11 @@ def test_a_failed_download_says_what_to_do_and_leaves_nothing(mnist, cache, bad,
 
 def test_no_server_at_all(mnist, monkeypatch):
     mnist("good")
-    monkeypatch.setitem(sources.SOURCES, "mnist", sources.SOURCES["mnist"]._replace(mirrors=("http://127.0.0.1:9/",)))
+    monkeypatch.setitem(
+        sources.SOURCES,
+        "mnist",
+        sources.SOURCES["mnist"]._replace(mirrors=("http://127.0.0.1:9/",)),
+    )
     with pytest.raises(DataError, match=r"could not be fetched from http://127.0.0.1:9/"):
         load("mnist")
     with pytest.raises(DataError, match="To use mnist without a download, put"):
@@ -114,7 +126,9 @@ def test_a_folder_of_the_user_comes_first(idx_files, tmp_path, monkeypatch):
     assert fetch("mnist") == folder
 
 
-def test_cifar10_from_files_and_from_the_archive_are_the_same(cifar_files, cifar_archive, tmp_path, monkeypatch):
+def test_cifar10_from_files_and_from_the_archive_are_the_same(
+    cifar_files, cifar_archive, tmp_path, monkeypatch
+):
     monkeypatch.setenv("TENSORSWITCH_DATA", str(tmp_path))
     folder = tmp_path / "cifar10"
     folder.mkdir()
@@ -134,7 +148,10 @@ def test_svhn_with_and_without_extra(tmp_path, monkeypatch):
     (tmp_path / "svhn").mkdir()
     rng = np.random.default_rng(0)
     for part, rows in (("train", 6), ("test", 4), ("extra", 5)):
-        content = {"X": rng.integers(0, 256, (32, 32, 3, rows), dtype=np.uint8), "y": np.arange(1, rows + 1)[:, None] + 10 - rows}
+        content = {
+            "X": rng.integers(0, 256, (32, 32, 3, rows), dtype=np.uint8),
+            "y": np.arange(1, rows + 1)[:, None] + 10 - rows,
+        }
         scipy.io.savemat(tmp_path / "svhn" / f"{part}_32x32.mat", content)
     data = load("svhn")
     assert data.train_images.shape == (6, 3, 32, 32)
@@ -172,7 +189,13 @@ def test_own_files(tmp_path, kind):
 @pytest.mark.parametrize("channels", [1, 3, 4])
 def test_own_images_with_a_test_set_and_channels_last(tmp_path, channels):
     images = np.zeros((12, 8, 8, channels), np.uint8)
-    np.savez(tmp_path / "a.npz", x_train=images, y_train=np.arange(12) % 3, x_test=images[:4], y_test=np.arange(4) % 3)
+    np.savez(
+        tmp_path / "a.npz",
+        x_train=images,
+        y_train=np.arange(12) % 3,
+        x_test=images[:4],
+        y_test=np.arange(4) % 3,
+    )
     data = load(tmp_path / "a.npz")
     assert data.train_images.shape == (12, channels, 8, 8)
     assert data.train_images.dtype == np.uint8
@@ -200,16 +223,37 @@ def broken(path, content):
     [
         (lambda t: "nist", "'nist' is neither a data set known by name .digits, mnist, "),
         (lambda t: broken(t / "a.xls", b""), "a.xls is of an unknown kind; known are .npz"),
-        (lambda t: broken(t / "a.npz", b"PK\x03\x04cut"), "a.npz cannot be read; it may be truncated"),
-        (lambda t: broken(t / "x.npy", b""), "x.npy has no labels: name the rows x.npy and put the labels beside them in y.npy"),
+        (
+            lambda t: broken(t / "a.npz", b"PK\x03\x04cut"),
+            "a.npz cannot be read; it may be truncated",
+        ),
+        (
+            lambda t: broken(t / "x.npy", b""),
+            "x.npy has no labels: name the rows x.npy and put the labels beside them in y.npy",
+        ),
         (lambda t: broken(t / "a.csv", b""), "a.csv is empty; expected a line of column names"),
         (lambda t: broken(t / "a.csv", b"a\n1\n"), "a.csv has 1 column"),
-        (lambda t: broken(t / "a.csv", b"a,b,label\n1,x,0\n2,y,1\n"), "the columns b are not numbers .labels were taken from 'label'."),
-        (lambda t: broken(t / "a.csv", b"a,y\n1,0\n2,\n"), "the label column 'y' has missing values"),
-        (lambda t: broken(t / "a.csv", b"a,y\n" + b"1,0\n" * 20), "all labels are 0; there must be two classes"),
-        (lambda t: broken(t / "a.csv", b"a,y\n" + b"1,0.5\n2,0.25\n" * 20), "the labels are fractions"),
+        (
+            lambda t: broken(t / "a.csv", b"a,b,label\n1,x,0\n2,y,1\n"),
+            "the columns b are not numbers .labels were taken from 'label'.",
+        ),
+        (
+            lambda t: broken(t / "a.csv", b"a,y\n1,0\n2,\n"),
+            "the label column 'y' has missing values",
+        ),
+        (
+            lambda t: broken(t / "a.csv", b"a,y\n" + b"1,0\n" * 20),
+            "all labels are 0; there must be two classes",
+        ),
+        (
+            lambda t: broken(t / "a.csv", b"a,y\n" + b"1,0.5\n2,0.25\n" * 20),
+            "the labels are fractions",
+        ),
         (lambda t: broken(t / "a.csv", b"a,y\n1,0\n2,1\n"), "2 rows only; at least 10"),
-        (lambda t: broken(t / "a.csv", b"a,y\n" + b"3,0\n,0\n2,1\n" * 20), r"values are missing in a \(row 2\); fill them in"),
+        (
+            lambda t: broken(t / "a.csv", b"a,y\n" + b"3,0\n,0\n2,1\n" * 20),
+            r"values are missing in a \(row 2\); fill them in",
+        ),
         (lambda t: broken(t / "a.parquet", b"PAR1"), "a.parquet cannot be read"),
         (lambda t: t, "has no IDX files, such as train-images-idx3-ubyte.gz"),
         (lambda t: "", "'' is neither a data set known by name"),
@@ -230,7 +274,9 @@ def test_nothing_is_unpickled(tmp_path):
 @pytest.mark.parametrize("labels", [np.array([0, 1, np.inf] * 8), np.array([0, 1, 1e20] * 8)])
 def test_labels_that_are_no_integers_are_refused(tmp_path, labels):
     np.savez(tmp_path / "d.npz", x=np.ones((24, 2)), y=labels)
-    with pytest.raises(DataError, match=r"d.npz: the labels (are fractions, missing or infinite|reach 1e\+20)"):
+    with pytest.raises(
+        DataError, match=r"d.npz: the labels (are fractions, missing or infinite|reach 1e\+20)"
+    ):
         load(tmp_path / "d.npz")
 
 

@@ -9,15 +9,20 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from _measure import peak_extra_bytes
+from benchmarks._measure import peak_extra_bytes
 from tensorswitch.estimators import TSKernelSVC, kernel_svc_grid
 from tensorswitch.kernels import ss_kernel, ts_kernel
 
-EXPECTED_FAILURES = {"check_sample_weight_equivalence_on_dense_data": "libsvm stops within tol of the optimum; scikit-learn's own SVC fails it too"}
+EXPECTED_FAILURES = {
+    "check_sample_weight_equivalence_on_dense_data": "libsvm stops within tol of the optimum; scikit-learn's own SVC fails it too"
+}
 
 
 @pytest.mark.usefixtures("threads")
-@parametrize_with_checks([TSKernelSVC(), TSKernelSVC("ss", 2, normalize=True)], expected_failed_checks=lambda _: EXPECTED_FAILURES)
+@parametrize_with_checks(
+    [TSKernelSVC(), TSKernelSVC("ss", 2, normalize=True)],
+    expected_failed_checks=lambda _: EXPECTED_FAILURES,
+)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -36,16 +41,26 @@ def whole(kernel, C, data, depth, **options):
 
 
 @pytest.mark.parametrize("weights", [None, "balanced", {3: 5.0}])
-@pytest.mark.parametrize(("kind", "kernel", "C", "depth"), [("ts", ts_kernel, 1e-3, 2), ("ss", ss_kernel, 1.0, 3)])
+@pytest.mark.parametrize(
+    ("kind", "kernel", "C", "depth"), [("ts", ts_kernel, 1e-3, 2), ("ss", ss_kernel, 1.0, 3)]
+)
 def test_same_as_libsvm_on_the_whole_matrix(digits, kind, kernel, C, depth, weights):
-    exact, across = whole(kernel, C, digits, depth, class_weight=weights, decision_function_shape="ovo")
-    ours = TSKernelSVC(kind, depth, C, class_weight=weights, decision_function_shape="ovo", n_jobs=2).fit(*digits[:2])
+    exact, across = whole(
+        kernel, C, digits, depth, class_weight=weights, decision_function_shape="ovo"
+    )
+    ours = TSKernelSVC(
+        kind, depth, C, class_weight=weights, decision_function_shape="ovo", n_jobs=2
+    ).fit(*digits[:2])
     assert (ours.predict(digits[2]) == exact.predict(across)).all()
-    np.testing.assert_allclose(ours.decision_function(digits[2]), exact.decision_function(across), rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(
+        ours.decision_function(digits[2]), exact.decision_function(across), rtol=1e-7, atol=1e-9
+    )
     assert set(ours.support_) == set(exact.support_)
     np.testing.assert_allclose(ours.intercept_, exact.intercept_, atol=1e-9)
     exact.decision_function_shape = ours.decision_function_shape = "ovr"
-    np.testing.assert_allclose(ours.decision_function(digits[2]), exact.decision_function(across), rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(
+        ours.decision_function(digits[2]), exact.decision_function(across), rtol=1e-7, atol=1e-9
+    )
 
 
 def test_two_classes_with_string_labels_and_sample_weights(digits):
@@ -55,7 +70,12 @@ def test_two_classes_with_string_labels_and_sample_weights(digits):
     exact = SVC(kernel="precomputed", C=0.01).fit(ts_kernel(X), names, sample_weight=weight)
     ours = TSKernelSVC(C=0.01).fit(X, names, sample_weight=weight)
     assert (ours.predict(X_test) == exact.predict(ts_kernel(X_test, X))).all()
-    np.testing.assert_allclose(ours.decision_function(X_test), exact.decision_function(ts_kernel(X_test, X)), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        ours.decision_function(X_test),
+        exact.decision_function(ts_kernel(X_test, X)),
+        rtol=1e-6,
+        atol=1e-9,
+    )
 
 
 def test_a_weight_of_zero_leaves_the_sample_out(digits):
@@ -63,7 +83,9 @@ def test_a_weight_of_zero_leaves_the_sample_out(digits):
     weight = np.where(np.arange(len(y)) % 3 == 0, 0.0, 1.0)
     with_zeros = TSKernelSVC(C=0.01).fit(X, y, weight)
     without = TSKernelSVC(C=0.01).fit(X[weight > 0], y[weight > 0])
-    np.testing.assert_allclose(with_zeros.decision_function(X_test), without.decision_function(X_test))
+    np.testing.assert_allclose(
+        with_zeros.decision_function(X_test), without.decision_function(X_test)
+    )
     assert (weight[with_zeros.support_] > 0).all()
     with pytest.raises(ValueError, match="every sample of class 4 has a sample_weight of zero"):
         TSKernelSVC().fit(X, y, np.where(y == 4, 0.0, 1.0))
@@ -91,17 +113,25 @@ def test_grid_equals_single_fits_and_shares_the_kernel(digits):
     grid = kernel_svc_grid(X, y, X_val, y_val, depths=(1, 4), Cs=(0.1, 10))
     assert len(grid) == 8
     for (kind, depth, C), error in grid.items():
-        assert error == pytest.approx(1 - TSKernelSVC(kind, depth, C, normalize=True).fit(X, y).score(X_val, y_val))
-    assert grid == kernel_svc_grid(X, y, X_val, y_val, depths=(1, 4), Cs=(0.1, 10), max_memory_gb=0.21, n_jobs=2)
+        assert error == pytest.approx(
+            1 - TSKernelSVC(kind, depth, C, normalize=True).fit(X, y).score(X_val, y_val)
+        )
+    assert grid == kernel_svc_grid(
+        X, y, X_val, y_val, depths=(1, 4), Cs=(0.1, 10), max_memory_gb=0.21, n_jobs=2
+    )
 
 
 def test_in_grid_search_and_under_a_joblib_backend(digits):
     X, y, _, _ = digits
-    search = GridSearchCV(TSKernelSVC(normalize=True), {"depth": [1, 3], "C": [1, 10]}, cv=2).fit(X[:300], y[:300])
+    search = GridSearchCV(TSKernelSVC(normalize=True), {"depth": [1, 3], "C": [1, 10]}, cv=2).fit(
+        X[:300], y[:300]
+    )
     assert search.best_score_ > 0.8
     with joblib.parallel_config("loky", n_jobs=2):
         model = TSKernelSVC(normalize=True).fit(X[:300], y[:300])
-    assert (model.predict(X[:300]) == TSKernelSVC(normalize=True).fit(X[:300], y[:300]).predict(X[:300])).all()
+    assert (
+        model.predict(X[:300]) == TSKernelSVC(normalize=True).fit(X[:300], y[:300]).predict(X[:300])
+    ).all()
 
 
 @pytest.mark.parametrize(
@@ -117,7 +147,13 @@ def test_in_grid_search_and_under_a_joblib_backend(digits):
     ],
 )
 def test_wrong_arguments_of_the_grid_are_named(change, message):
-    arguments = {"X": np.eye(4), "y": [0, 0, 1, 1], "X_val": np.eye(4), "y_val": [0, 0, 1, 1], **change}
+    arguments = {
+        "X": np.eye(4),
+        "y": [0, 0, 1, 1],
+        "X_val": np.eye(4),
+        "y_val": [0, 0, 1, 1],
+        **change,
+    }
     with pytest.raises(ValueError, match=message):
         kernel_svc_grid(**arguments)
 
@@ -125,13 +161,18 @@ def test_wrong_arguments_of_the_grid_are_named(change, message):
 def test_whole_numbers_are_taken_as_real_ones():
     X = np.array([[0, 1], [1, 0], [0, 2], [2, 0]])
     X_val = np.array([[0.4, 0.9], [0.9, 0.4]])
-    assert kernel_svc_grid(X, [0, 1, 0, 1], X_val, [0, 1], depths=[1], Cs=[1], normalize=False) == {("ss", 1, 1): 0.0, ("ts", 1, 1): 0.0}
+    assert kernel_svc_grid(X, [0, 1, 0, 1], X_val, [0, 1], depths=[1], Cs=[1], normalize=False) == {
+        ("ss", 1, 1): 0.0,
+        ("ts", 1, 1): 0.0,
+    }
 
 
 def test_parameters_changed_after_the_fit_do_not_change_predictions(digits):
     model = TSKernelSVC(depth=3, normalize=True).fit(*digits[:2])
     before = model.predict(digits[2])
-    assert (model.set_params(depth=1, kernel="ss", normalize=False).predict(digits[2]) == before).all()
+    assert (
+        model.set_params(depth=1, kernel="ss", normalize=False).predict(digits[2]) == before
+    ).all()
 
 
 def test_the_number_of_torch_threads_is_left_as_it_was(digits):
@@ -152,7 +193,16 @@ def fit_within(budget):
 def search_within(budget):
     X, y = make_classification(4000, 20, n_informative=10, n_classes=3, random_state=0)
     kernel_svc_grid(X[:100], y[:100], X[-100:], y[-100:], depths=[1], Cs=[1])
-    return lambda: kernel_svc_grid(X[:3000], y[:3000], X[3000:], y[3000:], depths=range(1, 4), Cs=[1], cache_size=20, max_memory_gb=budget)
+    return lambda: kernel_svc_grid(
+        X[:3000],
+        y[:3000],
+        X[3000:],
+        y[3000:],
+        depths=range(1, 4),
+        Cs=[1],
+        cache_size=20,
+        max_memory_gb=budget,
+    )
 
 
 @pytest.mark.parametrize(("prepare", "budget"), [(fit_within, 0.06), (search_within, 0.16)])
@@ -210,9 +260,23 @@ def test_as_many_classes_as_samples_is_allowed():
 def test_pairs_run_on_a_dask_cluster(digits):
     distributed = pytest.importorskip("distributed")
     X, y, X_test, _ = digits
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None, "memory_limit": 0}
+    options = {
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "processes": True,
+        "dashboard_address": None,
+        "memory_limit": 0,
+    }
     cluster = distributed.LocalCluster(**options)
-    with cluster, distributed.Client(cluster) as client, joblib.parallel_config(backend="dask"), distributed.get_task_stream(client) as tasks:
+    with (
+        cluster,
+        distributed.Client(cluster) as client,
+        joblib.parallel_config(backend="dask"),
+        distributed.get_task_stream(client) as tasks,
+    ):
         there = TSKernelSVC(depth=2, C=1e-3).fit(X, y)
     assert tasks.data  # it was the cluster that worked
-    np.testing.assert_array_equal(there.decision_function(X_test), TSKernelSVC(depth=2, C=1e-3).fit(X, y).decision_function(X_test))
+    np.testing.assert_array_equal(
+        there.decision_function(X_test),
+        TSKernelSVC(depth=2, C=1e-3).fit(X, y).decision_function(X_test),
+    )

@@ -13,7 +13,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from tensorswitch.estimators import TSMLPClassifier, TSMLPRegressor
 from tensorswitch.models import KINDS
 
-EXPECTED_FAILURES = {"check_methods_subset_invariance": "asks for 1e-7, which float32 products of other sizes do not keep"}
+EXPECTED_FAILURES = {
+    "check_methods_subset_invariance": "asks for 1e-7, which float32 products of other sizes do not keep"
+}
 
 
 @pytest.mark.usefixtures("threads")
@@ -24,7 +26,9 @@ EXPECTED_FAILURES = {"check_methods_subset_invariance": "asks for 1e-7, which fl
         TSMLPRegressor((16, 16), learning_rate_init=0.01, max_iter=40),
     ],
     xfail_strict=False,  # it depends on the machine
-    expected_failed_checks=lambda model: EXPECTED_FAILURES if isinstance(model, TSMLPRegressor) else {},
+    expected_failed_checks=lambda model: (
+        EXPECTED_FAILURES if isinstance(model, TSMLPRegressor) else {}
+    ),
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
@@ -39,14 +43,19 @@ def digits():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_learns(digits, kind):
-    model = TSMLPClassifier((16, 8), kind, learning_rate_init=0.01, max_iter=10, random_state=0).fit(*digits[:2])
+    model = TSMLPClassifier(
+        (16, 8), kind, learning_rate_init=0.01, max_iter=10, random_state=0
+    ).fit(*digits[:2])
     assert model.score(*digits[2:]) > 0.8
     assert len(model.loss_curve_) == model.n_iter_ == 10
     np.testing.assert_allclose(model.predict_proba(digits[2]).sum(1), 1)
 
 
 def test_the_same_seed_gives_the_same_model(digits):
-    one, two = (TSMLPClassifier(8, max_iter=2, random_state=3).fit(*digits[:2]).predict_proba(digits[2]) for _ in range(2))
+    one, two = (
+        TSMLPClassifier(8, max_iter=2, random_state=3).fit(*digits[:2]).predict_proba(digits[2])
+        for _ in range(2)
+    )
     np.testing.assert_array_equal(one, two)
     state = torch.get_rng_state()
     TSMLPClassifier(8, max_iter=1).fit(*digits[:2])
@@ -58,15 +67,23 @@ def test_a_pickled_model_goes_on_as_the_original(digits):
     model = TSMLPClassifier(8, "ts-ibp-lrc", max_iter=2, random_state=0, warm_start=True).fit(X, y)
     copy = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(copy.predict_proba(X_test), model.predict_proba(X_test))
-    np.testing.assert_array_equal(copy.fit(X, y).predict_proba(X_test), model.fit(X, y).predict_proba(X_test))
+    np.testing.assert_array_equal(
+        copy.fit(X, y).predict_proba(X_test), model.fit(X, y).predict_proba(X_test)
+    )
     assert model.n_iter_ == 4
 
 
 def test_a_pickle_keeps_what_the_model_was_made_with(digits):
     X, y, X_test, _ = digits
-    model = TSMLPClassifier(8, max_iter=1, random_state=0).fit(X, y).set_params(learning_rate_init=-1, optimizer="none")
+    model = (
+        TSMLPClassifier(8, max_iter=1, random_state=0)
+        .fit(X, y)
+        .set_params(learning_rate_init=-1, optimizer="none")
+    )
     copy = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(copy.partial_fit(X, y).predict_proba(X_test), model.partial_fit(X, y).predict_proba(X_test))
+    np.testing.assert_array_equal(
+        copy.partial_fit(X, y).predict_proba(X_test), model.partial_fit(X, y).predict_proba(X_test)
+    )
 
 
 def test_chunks_by_partial_fit_are_epochs(digits):
@@ -80,7 +97,14 @@ def test_chunks_by_partial_fit_are_epochs(digits):
 
 def test_early_stopping_keeps_the_best_epoch(digits):
     X, y = digits[:2]
-    model = TSMLPClassifier(16, learning_rate_init=0.05, max_iter=40, early_stopping=True, n_iter_no_change=3, random_state=0).fit(X, y)
+    model = TSMLPClassifier(
+        16,
+        learning_rate_init=0.05,
+        max_iter=40,
+        early_stopping=True,
+        n_iter_no_change=3,
+        random_state=0,
+    ).fit(X, y)
     assert model.n_iter_ < 40
     assert len(model.validation_curve_) == model.n_iter_
 
@@ -88,13 +112,20 @@ def test_early_stopping_keeps_the_best_epoch(digits):
 def test_learn_gates_overrides_the_kind(digits):
     fixed = TSMLPClassifier(8, "ts-ibp-lrc", learn_gates=False, max_iter=1).fit(*digits[:2])
     assert not fixed.network_[0].gate_weight.requires_grad
-    assert TSMLPClassifier(8, learn_gates=True, max_iter=1).fit(*digits[:2]).network_[0].gate_weight.requires_grad
+    assert (
+        TSMLPClassifier(8, learn_gates=True, max_iter=1)
+        .fit(*digits[:2])
+        .network_[0]
+        .gate_weight.requires_grad
+    )
 
 
 def test_in_a_pipeline_and_a_grid(digits):
     X, y = digits[:2]
     search = GridSearchCV(
-        make_pipeline(StandardScaler(), TSMLPClassifier(8, max_iter=5, random_state=0)), {"tsmlpclassifier__kind": ["ss", "ts-lrc"]}, cv=2
+        make_pipeline(StandardScaler(), TSMLPClassifier(8, max_iter=5, random_state=0)),
+        {"tsmlpclassifier__kind": ["ss", "ts-lrc"]},
+        cv=2,
     )
     assert search.fit(X, y).best_params_ == {"tsmlpclassifier__kind": "ts-lrc"}
 
@@ -110,17 +141,32 @@ def test_two_outputs():
     ("options", "message"),
     [
         ({"kind": "relu"}, "kind must be one of"),
-        ({"hidden_layer_sizes": (8, 0)}, r"hidden_layer_sizes must be a positive integer or some of them, got \(8, 0\)"),
+        (
+            {"hidden_layer_sizes": (8, 0)},
+            r"hidden_layer_sizes must be a positive integer or some of them, got \(8, 0\)",
+        ),
         ({"hidden_layer_sizes": ()}, "hidden_layer_sizes must be a positive integer"),
-        ({"hidden_layer_sizes": 8.5}, "hidden_layer_sizes must be a positive integer or some of them, got 8.5"),
-        ({"hidden_layer_sizes": "8"}, "hidden_layer_sizes must be a positive integer or some of them, got '8'"),
+        (
+            {"hidden_layer_sizes": 8.5},
+            "hidden_layer_sizes must be a positive integer or some of them, got 8.5",
+        ),
+        (
+            {"hidden_layer_sizes": "8"},
+            "hidden_layer_sizes must be a positive integer or some of them, got '8'",
+        ),
         ({"batch_size": "auto"}, "batch_size must be a positive integer, got 'auto'"),
-        ({"learning_rate_init": "adaptive"}, "learning_rate_init must be a finite number above 0, got 'adaptive'"),
+        (
+            {"learning_rate_init": "adaptive"},
+            "learning_rate_init must be a finite number above 0, got 'adaptive'",
+        ),
         ({"alpha": -1}, "alpha must be a finite number of at least 0, got -1"),
         ({"momentum": float("nan")}, "momentum must be a finite number of at least 0, got nan"),
         ({"max_iter": 0}, "max_iter must be a positive integer"),
         ({"optimizer": "lbfgs"}, "optimizer must be one of"),
-        ({"early_stopping": True, "validation_fraction": 2.0}, "validation_fraction must be between 0 and 1"),
+        (
+            {"early_stopping": True, "validation_fraction": 2.0},
+            "validation_fraction must be between 0 and 1",
+        ),
     ],
 )
 def test_wrong_arguments_are_named(digits, options, message):
@@ -138,8 +184,13 @@ def test_a_warm_start_takes_new_steps_but_no_other_network(digits):
     weights = [p.clone() for p in before.parameters()]
     model.fit(X, y)
     for old, new in zip(weights, before.parameters(), strict=True):
-        torch.testing.assert_close(old, new, atol=1e-6, rtol=0)  # the new rate is so small that nothing moves
-    with pytest.raises(ValueError, match=r"warm_start goes on with the same network, but width was \[8\] and is \[9\]"):
+        torch.testing.assert_close(
+            old, new, atol=1e-6, rtol=0
+        )  # the new rate is so small that nothing moves
+    with pytest.raises(
+        ValueError,
+        match=r"warm_start goes on with the same network, but width was \[8\] and is \[9\]",
+    ):
         model.set_params(hidden_layer_sizes=9).fit(X, y)
 
 
@@ -147,9 +198,15 @@ def test_a_warm_start_takes_new_steps_but_no_other_network(digits):
 def test_a_failure_that_goes_on_leaves_the_model_as_it_was(digits, in_chunks):
     """Weights, curves and counts, though all of them change in place."""
     X, y, X_test, _ = digits
-    model = TSMLPClassifier(8, optimizer="sgd", learning_rate_init=0.05, max_iter=3, random_state=0, warm_start=True).fit(X, y)
+    model = TSMLPClassifier(
+        8, optimizer="sgd", learning_rate_init=0.05, max_iter=3, random_state=0, warm_start=True
+    ).fit(X, y)
     before, curve = model.predict_proba(X_test), list(model.loss_curve_)
-    fit = partial(model.partial_fit, np.full_like(X, 1e30)) if in_chunks else partial(model.set_params(learning_rate_init=1e6).fit, X)
+    fit = (
+        partial(model.partial_fit, np.full_like(X, 1e30))
+        if in_chunks
+        else partial(model.set_params(learning_rate_init=1e6).fit, X)
+    )
     with pytest.raises(ArithmeticError, match="not finite"):
         fit(y)
     np.testing.assert_array_equal(model.predict_proba(X_test), before)
@@ -163,7 +220,15 @@ def test_an_unknown_class_is_named(digits):
         TSMLPClassifier(8).partial_fit(X, y, classes=[0, 1, 2])
 
 
-@pytest.mark.parametrize("change", [{"kind": "bad"}, {"optimizer": "bad"}, {"max_iter": 0}, {"learning_rate_init": 1e30, "optimizer": "sgd"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "bad"},
+        {"optimizer": "bad"},
+        {"max_iter": 0},
+        {"learning_rate_init": 1e30, "optimizer": "sgd"},
+    ],
+)
 def test_a_failed_refit_leaves_the_model_as_it_was(digits, change):
     X, y, X_test, _ = digits
     model = TSMLPClassifier(8, max_iter=2, random_state=0).fit(X, y)
@@ -184,6 +249,8 @@ def test_a_failed_first_chunk_leaves_the_model_unfitted(digits):
 def test_the_shape_of_the_targets_may_not_change():
     X = np.random.default_rng(0).normal(size=(40, 3))
     model = TSMLPRegressor(4).partial_fit(X, X[:, 0])
-    with pytest.raises(ValueError, match=r"y has rows of shape \(2,\), but those learned before had \(\)"):
+    with pytest.raises(
+        ValueError, match=r"y has rows of shape \(2,\), but those learned before had \(\)"
+    ):
         model.partial_fit(X, X[:, :2])
     assert model.predict(X).shape == (40,)

@@ -40,10 +40,15 @@ def digits():
 @pytest.mark.parametrize("gates", [(16,), (8, 6), (4, 3, 3)])
 def test_all_solvers_give_the_same_model(digits, gates):
     X, y, X_test, _ = digits
-    models = [TSRidgeClassifier(gates, solver=solver, pca=20, tol=1e-6, random_state=0).fit(X, y) for solver in SOLVERS]
+    models = [
+        TSRidgeClassifier(gates, solver=solver, pca=20, tol=1e-6, random_state=0).fit(X, y)
+        for solver in SOLVERS
+    ]
     assert [m.solver_ for m in models] == SOLVERS
     for model in models[1:]:
-        np.testing.assert_allclose(model.decision_function(X_test), models[0].decision_function(X_test), atol=2e-3)
+        np.testing.assert_allclose(
+            model.decision_function(X_test), models[0].decision_function(X_test), atol=2e-3
+        )
 
 
 @pytest.mark.parametrize("kind", [TSRidgeClassifier, TSRidgeRegressor])
@@ -73,8 +78,16 @@ def test_a_list_of_alphas_takes_one_that_generalises(digits, solver):
     alphas = [0.01, 0.1, 10.0, 1e3]
     model = TSRidgeClassifier(24, alphas, solver=solver, random_state=0).fit(X[:600], y[:600])
     assert [a for a, _ in model.solution_.path] == sorted(alphas, reverse=True)
-    single = {a: TSRidgeClassifier(24, a, solver="dual", random_state=0).fit(X[:600], y[:600]) for a in alphas}
-    errors = {a: np.square(np.where(y_test[:, None] == np.arange(10), 1, -1) - m.decision_function(X_test)).mean() for a, m in single.items()}
+    single = {
+        a: TSRidgeClassifier(24, a, solver="dual", random_state=0).fit(X[:600], y[:600])
+        for a in alphas
+    }
+    errors = {
+        a: np.square(
+            np.where(y_test[:, None] == np.arange(10), 1, -1) - m.decision_function(X_test)
+        ).mean()
+        for a, m in single.items()
+    }
     assert errors[model.alpha_] <= 1.1 * min(errors.values())
 
 
@@ -93,17 +106,24 @@ def test_two_outputs_are_two_regressions():
     X, Y = rng.normal(size=(100, 3)), rng.normal(size=(100, 2))
     both = TSRidgeRegressor(5, 0.1, random_state=0).fit(X, Y).predict(X)
     for column in range(2):
-        np.testing.assert_allclose(TSRidgeRegressor(5, 0.1, random_state=0).fit(X, Y[:, column]).predict(X), both[:, column])
+        np.testing.assert_allclose(
+            TSRidgeRegressor(5, 0.1, random_state=0).fit(X, Y[:, column]).predict(X),
+            both[:, column],
+        )
 
 
 def test_an_intercept_follows_the_level_of_the_targets():
     X = np.random.default_rng(0).normal(size=(200, 3))
-    assert TSRidgeRegressor(5, 1e-6, random_state=0).fit(X, np.full(200, 100.0)).predict(X) == pytest.approx(np.full(200, 100.0), rel=1e-4)
+    assert TSRidgeRegressor(5, 1e-6, random_state=0).fit(X, np.full(200, 100.0)).predict(
+        X
+    ) == pytest.approx(np.full(200, 100.0), rel=1e-4)
 
 
 def test_works_in_a_grid_search(digits):
     X, y = digits[:2]
-    search = GridSearchCV(TSRidgeClassifier(random_state=0), {"gates": [(8,), (16, 16)], "alpha": ["mean", 1.0]}, cv=2).fit(X, y)
+    search = GridSearchCV(
+        TSRidgeClassifier(random_state=0), {"gates": [(8,), (16, 16)], "alpha": ["mean", 1.0]}, cv=2
+    ).fit(X, y)
     assert search.best_score_ > 0.9
 
 
@@ -122,20 +142,52 @@ def chunk(rows=20, features=3, labels=(0, 1)):
     ("call", "error", "message"),
     [
         (lambda: TSRidgeClassifier(gates=()).fit(*chunk()), ValueError, "gates is empty"),
-        (lambda: TSRidgeClassifier(gates=(4, 0)).fit(*chunk()), ValueError, "gates must be a positive integer, got 0"),
-        (lambda: TSRidgeClassifier(alpha=-1).fit(*chunk()), ValueError, "alpha must be 'mean' or a number of at least 0"),
+        (
+            lambda: TSRidgeClassifier(gates=(4, 0)).fit(*chunk()),
+            ValueError,
+            "gates must be a positive integer, got 0",
+        ),
+        (
+            lambda: TSRidgeClassifier(alpha=-1).fit(*chunk()),
+            ValueError,
+            "alpha must be 'mean' or a number of at least 0",
+        ),
         (lambda: TSRidgeClassifier(alpha=[]).fit(*chunk()), ValueError, "alpha is empty"),
-        (lambda: TSRidgeClassifier(solver="exact").fit(*chunk()), ValueError, "solver must be 'auto', 'streaming', 'matrix-free' or 'dual'"),
-        (lambda: TSRidgeClassifier(pca=4).fit(*chunk()), ValueError, "pca=4 components cannot be had from 20 rows of 3 features"),
-        (lambda: TSRidgeClassifier().partial_fit(*chunk()), ValueError, "classes must be given to the first call"),
+        (
+            lambda: TSRidgeClassifier(solver="exact").fit(*chunk()),
+            ValueError,
+            "solver must be 'auto', 'streaming', 'matrix-free' or 'dual'",
+        ),
+        (
+            lambda: TSRidgeClassifier(pca=4).fit(*chunk()),
+            ValueError,
+            "pca=4 components cannot be had from 20 rows of 3 features",
+        ),
+        (
+            lambda: TSRidgeClassifier().partial_fit(*chunk()),
+            ValueError,
+            "classes must be given to the first call",
+        ),
         (
             lambda: TSRidgeClassifier(memory_gb=1e-6).partial_fit(*chunk(), classes=[0, 1]),
             MemoryError,
             r"the 'streaming' solver needs .* or fit rows that are at hand with fit\(\)",
         ),
-        (lambda: TSRidgeClassifier().fit(*chunk(labels=(1,))), ValueError, "holds one class only: 1"),
-        (lambda: TSRidgeClassifier(alpha=0.0, solver="streaming").fit(*chunk(100, 2)), ValueError, "singular to working precision"),
-        (lambda: TSRidgeClassifier(tol=0, solver="matrix-free").fit(*chunk()), ValueError, "tol must be above 0"),
+        (
+            lambda: TSRidgeClassifier().fit(*chunk(labels=(1,))),
+            ValueError,
+            "holds one class only: 1",
+        ),
+        (
+            lambda: TSRidgeClassifier(alpha=0.0, solver="streaming").fit(*chunk(100, 2)),
+            ValueError,
+            "singular to working precision",
+        ),
+        (
+            lambda: TSRidgeClassifier(tol=0, solver="matrix-free").fit(*chunk()),
+            ValueError,
+            "tol must be above 0",
+        ),
         (
             lambda: TSRidgeClassifier((1000, 1000), solver="streaming", memory_gb=1).fit(*chunk()),
             MemoryError,
@@ -156,7 +208,10 @@ def test_wrong_arguments_are_named(call, error, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda X, y: (X, np.where(y == 1, 7, y)), r"labels that are not among the classes \[0 1\]: \[7\]; name all classes"),
+        (
+            lambda X, y: (X, np.where(y == 1, 7, y)),
+            r"labels that are not among the classes \[0 1\]: \[7\]; name all classes",
+        ),
         (lambda X, y: (X[:, :2], y), "2 features"),
         (lambda X, y: (np.where(X > 1, np.nan, X), y), "NaN"),
     ],
@@ -182,7 +237,9 @@ def test_a_refused_first_chunk_leaves_the_model_unfitted():
 def test_only_streaming_takes_chunks():
     with pytest.raises(AttributeError) as caught:
         _ = TSRidgeClassifier(solver="dual").partial_fit
-    assert "partial_fit needs solver='streaming' or 'auto', got solver='dual'" in str(caught.value.__cause__)
+    assert "partial_fit needs solver='streaming' or 'auto', got solver='dual'" in str(
+        caught.value.__cause__
+    )
 
 
 def test_sums_of_another_solver_cannot_go_on():
@@ -193,7 +250,9 @@ def test_sums_of_another_solver_cannot_go_on():
         model.partial_fit(X, y)
 
 
-@pytest.mark.parametrize("change", [{"alpha": -1}, {"memory_gb": 1e-6}, {"gates": 0}, {"pca": 99}, {"solver": "none"}])
+@pytest.mark.parametrize(
+    "change", [{"alpha": -1}, {"memory_gb": 1e-6}, {"gates": 0}, {"pca": 99}, {"solver": "none"}]
+)
 def test_a_failed_refit_leaves_the_model_as_it_was(change):
     X, y = chunk(60)
     model = TSRidgeClassifier(6, random_state=0).fit(X, y)
@@ -203,7 +262,9 @@ def test_a_failed_refit_leaves_the_model_as_it_was(change):
     np.testing.assert_array_equal(model.decision_function(X), before)
 
 
-@pytest.mark.parametrize("change", [{"alpha": -1}, {"memory_gb": 1e-6}, {"gates": 0}, {"pca": 99}, {"forgetting": 0}])
+@pytest.mark.parametrize(
+    "change", [{"alpha": -1}, {"memory_gb": 1e-6}, {"gates": 0}, {"pca": 99}, {"forgetting": 0}]
+)
 def test_a_failed_first_chunk_leaves_the_model_unfitted(change):
     X, y = chunk(60)
     model = TSRidgeClassifier(6, random_state=0).set_params(**change)
@@ -211,7 +272,9 @@ def test_a_failed_first_chunk_leaves_the_model_unfitted(change):
         model.partial_fit(X, y, classes=[0, 1])
     with pytest.raises(NotFittedError):
         model.predict(X)
-    model.set_params(alpha="mean", memory_gb=None, gates=6, pca=None, forgetting=1.0).partial_fit(X, y, classes=[0, 1]).predict(X)
+    model.set_params(alpha="mean", memory_gb=None, gates=6, pca=None, forgetting=1.0).partial_fit(
+        X, y, classes=[0, 1]
+    ).predict(X)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -220,7 +283,11 @@ def test_whole_weights_are_repetitions_even_with_principal_components(solver):
     weight = np.arange(80) % 3
     options = {"solver": solver, "pca": 3, "tol": 1e-10, "random_state": 0}
     weighted = TSRidgeClassifier(6, **options).fit(X, y, weight).decision_function(X)
-    repeated = TSRidgeClassifier(6, **options).fit(np.repeat(X, weight, 0), np.repeat(y, weight)).decision_function(X)
+    repeated = (
+        TSRidgeClassifier(6, **options)
+        .fit(np.repeat(X, weight, 0), np.repeat(y, weight))
+        .decision_function(X)
+    )
     np.testing.assert_allclose(weighted, repeated, atol=1e-6)
 
 
@@ -228,7 +295,9 @@ def test_parameters_changed_after_the_fit_do_not_change_predictions():
     X, y = chunk(60)
     model = TSRidgeClassifier(6, random_state=0).fit(X, y)
     before = model.decision_function(X)
-    np.testing.assert_array_equal(model.set_params(fit_intercept=False, pca=2).decision_function(X), before)
+    np.testing.assert_array_equal(
+        model.set_params(fit_intercept=False, pca=2).decision_function(X), before
+    )
 
 
 @pytest.mark.parametrize("gates", [np.int64(4), np.array([4, 3]), [4], (4, 3)])
@@ -239,7 +308,11 @@ def test_gates_may_be_any_whole_numbers(gates):
 
 @pytest.mark.parametrize(
     ("classes", "message"),
-    [([], "classes holds none"), ([1], "classes holds one class only: 1"), (["a", "b"], "y has labels of type int64, but the classes are")],
+    [
+        ([], "classes holds none"),
+        ([1], "classes holds one class only: 1"),
+        (["a", "b"], "y has labels of type int64, but the classes are"),
+    ],
 )
 def test_wrong_classes_are_named(classes, message):
     with pytest.raises(ValueError, match=message):

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from tensorswitch.cli import app
 from tensorswitch.experiments import Experiment
-from tensorswitch.paper import figure4, figure5, page
+from tensorswitch.experiments.records import Record
+from tensorswitch.experiments.sweeps import Sweep
+from tensorswitch.paper import figure4, figure5, report
+from tensorswitch.paper._reproduce import plans
 from tensorswitch.paper.grids import SCALES, plan
-from tensorswitch.paper.reproduce import plans
-from tensorswitch.records import Record
-from tensorswitch.sweep import Sweep
 
 pytestmark = pytest.mark.xdist_group("sweeps")  # one worker, so that what they share is made once
 PARTS = ("table1", "figure4", "figure5")
@@ -24,16 +24,35 @@ PARTS = ("table1", "figure4", "figure5")
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory):
     folder = tmp_path_factory.mktemp("paper")
-    result = CliRunner().invoke(app, ["paper", "all", "--scale", "smoke", "--out", str(folder), "--jobs", "1"], catch_exceptions=False)
+    result = CliRunner().invoke(
+        app,
+        ["paper", "all", "--scale", "smoke", "--out", str(folder), "--jobs", "1"],
+        catch_exceptions=False,
+    )
     assert result.exit_code == 0
     return folder, result.output
 
 
 def test_all_files_are_written(smoke):
     folder, printed = smoke
-    names = {"table1.md", "table1.tex", "table1.html", "report.html", *(f"figure{n}.{kind}" for n in (2, 4, 5) for kind in ("png", "svg"))}
+    names = {
+        "table1.md",
+        "table1.tex",
+        "table1.html",
+        "report.html",
+        *(f"figure{n}.{kind}" for n in (2, 4, 5) for kind in ("png", "svg")),
+    }
     assert names <= {path.name for path in folder.iterdir()}
-    for row in ("SVM SS", "SVM TS", "MLP SS", "MLP TS RR", "MLP TS LRC", "MLP TS IBP-LRC", "CNN SS", "CNN TS LRC"):
+    for row in (
+        "SVM SS",
+        "SVM TS",
+        "MLP SS",
+        "MLP TS RR",
+        "MLP TS LRC",
+        "MLP TS IBP-LRC",
+        "CNN SS",
+        "CNN TS LRC",
+    ):
         assert row in printed
     assert printed.count("Left out: ") == 3
 
@@ -41,7 +60,9 @@ def test_all_files_are_written(smoke):
 def test_a_second_time_nothing_is_run_and_the_figures_are_the_same_files(smoke):
     folder, _ = smoke
     before = {path: path.stat().st_mtime_ns for path in folder.glob("runs/*.json")}
-    figures = {path: path.read_bytes() for kind in ("png", "svg") for path in folder.glob(f"*.{kind}")}
+    figures = {
+        path: path.read_bytes() for kind in ("png", "svg") for path in folder.glob(f"*.{kind}")
+    }
     result = CliRunner().invoke(app, ["paper", "all", "--out", str(folder)], catch_exceptions=False)
     assert result.exit_code == 0
     assert {path: path.stat().st_mtime_ns for path in folder.glob("runs/*.json")} == before
@@ -53,29 +74,50 @@ def test_what_there_is_can_be_shown_without_running(smoke, tmp_path):
     (tmp_path / "runs").mkdir()
     for path in smoke[0].glob("runs/*-ss-*.json"):
         shutil.copy(path, tmp_path / "runs")
-    failed = replace(Record.read(next(smoke[0].glob("runs/digits-rr-*.json"))), result=None, error="DivergedError: too fast")
+    failed = replace(
+        Record.read(next(smoke[0].glob("runs/digits-rr-*.json"))),
+        result=None,
+        error="DivergedError: too fast",
+    )
     (tmp_path / "runs" / "rr.json").write_text(failed.to_json())
-    result = CliRunner().invoke(app, ["paper", "all", "--out", str(tmp_path), "--no-run"], catch_exceptions=False)
+    result = CliRunner().invoke(
+        app, ["paper", "all", "--out", str(tmp_path), "--no-run"], catch_exceptions=False
+    )
     assert result.exit_code == 0
     assert "experiments, which are not done" in result.output
-    assert "Left out: digits, MLP TS RR, 32 gates, pixels, seed 0, which failed: DivergedError: too fast" in result.output
+    assert (
+        "Left out: digits, MLP TS RR, 32 gates, pixels, seed 0, which failed: DivergedError: too fast"
+        in result.output
+    )
     assert not (tmp_path / "runs" / "running").exists()
-    assert {"table1.md", "figure2.png", "figure5.png", "report.html"} <= {p.name for p in tmp_path.iterdir()}
-    with pytest.raises(ValueError, match="has no results of figure4 yet; leave --no-run away"):
-        CliRunner().invoke(app, ["paper", "figure4", "--out", str(tmp_path / "empty"), "--no-run"], catch_exceptions=False)
+    assert {"table1.md", "figure2.png", "figure5.png", "report.html"} <= {
+        p.name for p in tmp_path.iterdir()
+    }
+    with pytest.raises(
+        ValueError, match="has no results of figure4 yet; run it without --no-run first"
+    ):
+        CliRunner().invoke(
+            app,
+            ["paper", "figure4", "--out", str(tmp_path / "empty"), "--no-run"],
+            catch_exceptions=False,
+        )
 
 
 def test_commands_repeat_the_very_experiment(smoke):
     folder, _ = smoke
     for path in folder.glob("runs/*.json"):
         experiment = Record.read(path).experiment
-        _, _, *settings = shlex.split(page.command(experiment))
+        _, _, *settings = shlex.split(report.command(experiment))
         out = folder / "again"
         out.mkdir(exist_ok=True)
         shutil.copy(path, out)
-        result = CliRunner().invoke(app, ["run", *settings, "--out", str(out)], catch_exceptions=False)
+        result = CliRunner().invoke(
+            app, ["run", *settings, "--out", str(out)], catch_exceptions=False
+        )
         assert result.exit_code == 0
-        assert f"{experiment.name}.json" in result.output  # found by its name: the settings are the same to the last
+        assert (
+            f"{experiment.name}.json" in result.output
+        )  # found by its name: the settings are the same to the last
 
 
 def test_the_page_stands_alone(smoke):
@@ -94,7 +136,13 @@ def test_the_page_in_a_browser(smoke, tmp_path):
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium")
     quiet = ("quic", "background-networking", "component-update", "sync", "gpu")
-    for flag in ("headless", "no-sandbox", "no-first-run", f"user-data-dir={tmp_path}", *(f"disable-{q}" for q in quiet)):
+    for flag in (
+        "headless",
+        "no-sandbox",
+        "no-first-run",
+        f"user-data-dir={tmp_path}",
+        *(f"disable-{q}" for q in quiet),
+    ):
         options.add_argument(f"--{flag}")
     driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
     try:
@@ -106,11 +154,16 @@ def test_the_page_in_a_browser(smoke, tmp_path):
             for image in driver.find_elements(By.TAG_NAME, "img"):
                 assert image.is_displayed()
                 assert driver.execute_script("return arguments[0].naturalWidth", image) > 500
-            assert driver.execute_script("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+            assert driver.execute_script(
+                "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+            )
         head = driver.find_element(By.CSS_SELECTOR, "#runs th:nth-child(3)")
 
         def errors():
-            texts = [e.get_attribute("textContent") for e in driver.find_elements(By.CSS_SELECTOR, "#runs tbody td:nth-child(3)")]
+            texts = [
+                e.get_attribute("textContent")
+                for e in driver.find_elements(By.CSS_SELECTOR, "#runs tbody td:nth-child(3)")
+            ]
             return [float(t) for t in texts]
 
         for direction in (1, -1):
@@ -120,7 +173,10 @@ def test_the_page_in_a_browser(smoke, tmp_path):
         driver.set_window_size(1280, 900)
         driver.get((Path(__file__).parents[2] / "docs" / "results" / "report.html").as_uri())
         table = driver.find_element(By.ID, "table1")  # three data sets, all in sight on a laptop
-        assert driver.execute_script("return arguments[0].getBoundingClientRect().right <= document.documentElement.clientWidth", table)
+        assert driver.execute_script(
+            "return arguments[0].getBoundingClientRect().right <= document.documentElement.clientWidth",
+            table,
+        )
     finally:
         driver.quit()
 
@@ -139,9 +195,14 @@ def test_plans_grow_with_the_scale_and_say_what_they_leave_out(part):
 
 def test_the_full_grid_is_that_of_the_paper():
     experiments = plan("table1", "full").experiments
-    count = {family: sum(e.family == family for e in experiments) for family in ("svm", "rr", "mlp", "cnn")}
+    count = {
+        family: sum(e.family == family for e in experiments)
+        for family in ("svm", "rr", "mlp", "cnn")
+    }
     assert count == {"svm": 3 * 2 * 5, "rr": 3 * 4, "mlp": 3 * 3 * 3 * 4, "cnn": 3 * 27 * 3 * 2}
-    assert {e.epochs for e in experiments if e.family in ("mlp", "cnn") and e.data == "svhn"} == {20}
+    assert {e.epochs for e in experiments if e.family in ("mlp", "cnn") and e.data == "svhn"} == {
+        20
+    }
     assert all(e.extra == (e.data == "svhn" and e.family != "svm") for e in experiments)
 
 
@@ -153,7 +214,9 @@ def test_plans_share_experiments():
 def test_wrong_names():
     with pytest.raises(ValueError, match="scale must be one of smoke, small, full; got 'tiny'"):
         plans(["figure2"], "tiny")
-    with pytest.raises(ValueError, match="there are experiments for table1, figure4, figure5; got 'figure3'"):
+    with pytest.raises(
+        ValueError, match="there are experiments for table1, figure4, figure5; got 'figure3'"
+    ):
         plan("figure3", "smoke")
 
 
@@ -176,7 +239,9 @@ def test_pairs_differ_in_the_method_only(smoke):
 
 
 def test_a_failed_run_is_shown_with_its_error(tmp_path):
-    failed = Record(Experiment(data="digits", method="ss"), None, "it <broke>", {"date": "2026-01-01"})
-    page.write(tmp_path / "report.html", [failed], [], "tensorswitch paper table1")
+    failed = Record(
+        Experiment(data="digits", method="ss"), None, "it <broke>", {"date": "2026-01-01"}
+    )
+    report.write_report(tmp_path / "report.html", [failed], [], [], "tensorswitch paper table1")
     assert "failed: it &lt;broke&gt;" in (tmp_path / "report.html").read_text()
     assert Sweep([failed.experiment], tmp_path).left() == [failed.experiment]

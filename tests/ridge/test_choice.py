@@ -4,33 +4,51 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from _measure import peak_extra_bytes
+from benchmarks._measure import peak_extra_bytes
 from tensorswitch.ridge import RidgeStatistics, choose_solver, solve, solve_dual, solve_matrix_free
 from tensorswitch.ridge.choice import SOLVERS, requirements
 
 
 def problem(gates=(4, 3), rows=60, n_in=4, out=2):
-    gate_weights = [torch.randn(n, below, dtype=torch.float64) for below, n in itertools.pairwise((n_in, *gates))]
-    return torch.randn(rows, n_in, dtype=torch.float64), torch.randn(rows, out, dtype=torch.float64), gate_weights
+    gate_weights = [
+        torch.randn(n, below, dtype=torch.float64)
+        for below, n in itertools.pairwise((n_in, *gates))
+    ]
+    return (
+        torch.randn(rows, n_in, dtype=torch.float64),
+        torch.randn(rows, out, dtype=torch.float64),
+        gate_weights,
+    )
 
 
 @pytest.mark.parametrize("solver", ["auto", *SOLVERS])
 def test_the_named_solver_is_run(solver):
     x, targets, gate_weights = problem()
-    assert_close(solve(x, targets, gate_weights, solver=solver, tol=1e-12).weight, solve_dual(x, targets, gate_weights).weight)
+    assert_close(
+        solve(x, targets, gate_weights, solver=solver, tol=1e-12).weight,
+        solve_dual(x, targets, gate_weights).weight,
+    )
 
 
 def run(solver, rows, n_in, gates, out):
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(rows, n_in, generator=generator)
-    gate_weights = [torch.randn(n, below, generator=generator) for below, n in itertools.pairwise((n_in, *gates))]
+    gate_weights = [
+        torch.randn(n, below, generator=generator)
+        for below, n in itertools.pairwise((n_in, *gates))
+    ]
     targets = torch.randn(rows, out, generator=generator)
     solve(x[:100], targets[:100], gate_weights, solver="dual")  # what libraries take once
     return lambda: solve(x, targets, gate_weights, solver=solver, tol=0.1)
 
 
 @pytest.mark.parametrize(
-    ("solver", "sizes"), [("streaming", (2000, 64, (128,), 10)), ("matrix-free", (2000, 64, (64, 64), 10)), ("dual", (5000, 32, (16, 8), 10))]
+    ("solver", "sizes"),
+    [
+        ("streaming", (2000, 64, (128,), 10)),
+        ("matrix-free", (2000, 64, (64, 64), 10)),
+        ("dual", (5000, 32, (16, 8), 10)),
+    ],
 )
 def test_no_more_memory_is_taken_than_foreseen(solver, sizes):
     foreseen = next(choice for choice in requirements(*sizes) if choice.solver == solver).memory
@@ -55,20 +73,35 @@ def gcv(x, targets, gate_weights, weight, alpha, rows):
 @pytest.mark.parametrize("rows", [60, 20])  # more and fewer than the 48 features
 @pytest.mark.parametrize("weights", ["whole", "small"])
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_several_alphas_are_judged_by_generalised_cross_validation(solver, weights, rows, monkeypatch):
-    monkeypatch.setattr("tensorswitch.ridge.problem.PROBES", 4000)  # so that an estimated trace is nearly exact
+def test_several_alphas_are_judged_by_generalised_cross_validation(
+    solver, weights, rows, monkeypatch
+):
+    monkeypatch.setattr(
+        "tensorswitch.ridge._penalty.PROBES", 4000
+    )  # so that an estimated trace is nearly exact
     x, targets, gate_weights = problem(rows=rows)
     targets = targets + 2 * x[:, :2].relu()
-    weight = torch.randint(1, 4, (len(x),)).double() if weights == "whole" else torch.full((len(x),), 1e-3, dtype=torch.float64)
+    weight = (
+        torch.randint(1, 4, (len(x),)).double()
+        if weights == "whole"
+        else torch.full((len(x),), 1e-3, dtype=torch.float64)
+    )
     scale = float(weight.mean())
     alphas = [100.0 * scale, 10.0 * scale, scale, 1e-4 * scale]
-    solution = solve(x, targets, gate_weights, alphas, solver=solver, sample_weight=weight, tol=1e-10)
+    solution = solve(
+        x, targets, gate_weights, alphas, solver=solver, sample_weight=weight, tol=1e-10
+    )
     count = float(weight.sum() if weights == "whole" else len(x))
     expected = [gcv(x, targets, gate_weights, weight, a, count) for a in alphas]
     assert [a for a, _ in solution.path] == alphas
     assert [score for _, score in solution.path] == pytest.approx(expected, rel=0.1)
     assert solution.alpha == alphas[expected.index(min(expected))]
-    assert_close(solution.weight, solve_dual(x, targets, gate_weights, solution.alpha, sample_weight=weight).weight, rtol=1e-4, atol=1e-4)
+    assert_close(
+        solution.weight,
+        solve_dual(x, targets, gate_weights, solution.alpha, sample_weight=weight).weight,
+        rtol=1e-4,
+        atol=1e-4,
+    )
 
 
 def test_alphas_too_small_for_the_precision_are_left_out(caplog):

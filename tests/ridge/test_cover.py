@@ -15,7 +15,9 @@ def test_every_pair_is_met_once(units, size):
     assert sorted(pairs) == list(combinations_with_replacement(range(units), 2))
 
 
-@pytest.mark.parametrize(("units", "size", "blocks"), [(64, 8, 72), (16, 4, 20), (128, 8, 304), (16, 8, 6)])
+@pytest.mark.parametrize(
+    ("units", "size", "blocks"), [(64, 8, 72), (16, 4, 20), (128, 8, 304), (16, 8, 6)]
+)
 def test_no_fewer_blocks_would_do(units, size, blocks):
     """Schönheim's bound is met, but for 128 units, where it is 304 too by the columns' own covers."""
     assert len(pair_cover(units, size)) == blocks

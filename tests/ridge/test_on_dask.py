@@ -17,7 +17,13 @@ from tensorswitch.ridge.on_dask import sum_on_dask  # noqa: E402
 
 @pytest.fixture(scope="module")
 def client():
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None, "memory_limit": 0}
+    options = {
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "processes": True,
+        "dashboard_address": None,
+        "memory_limit": 0,
+    }
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         yield client
 
@@ -25,14 +31,18 @@ def client():
 def problem(dtype=torch.float64):
     generator = torch.Generator().manual_seed(0)
     shapes = ((210, 5), (210, 2), (6, 5), (4, 6))
-    x, targets, *gate_weights = (torch.randn(shape, generator=generator, dtype=dtype) for shape in shapes)
+    x, targets, *gate_weights = (
+        torch.randn(shape, generator=generator, dtype=dtype) for shape in shapes
+    )
     return x, targets, gate_weights, torch.rand(210, generator=generator, dtype=dtype)
 
 
 def test_the_answer_is_that_of_one_process(client):
     x, targets, gate_weights, weight = problem()
     arrays = [da.from_array(t.numpy(), chunks=(30, *t.shape[1:])) for t in (x, targets)]
-    sums = sum_on_dask(*arrays, gate_weights, sample_weight=da.from_array(weight.numpy(), chunks=30), split_every=2)
+    sums = sum_on_dask(
+        *arrays, gate_weights, sample_weight=da.from_array(weight.numpy(), chunks=30), split_every=2
+    )
     alone = RidgeStatistics(gate_weights, 2, dtype=torch.float64).update(x, targets, weight)
     assert sums.rows == pytest.approx(alone.rows)
     assert_close(sums.solve().weight, alone.solve().weight)
@@ -49,7 +59,10 @@ def load(part, number, folder):
 @pytest.mark.filterwarnings("ignore")  # what the cluster says about a worker that is gone
 def test_rows_of_a_worker_that_dies_are_counted_once(client, tmp_path):
     x, targets, gate_weights, _ = problem()
-    parts = [dask.delayed(load)(part.numpy(), number, tmp_path) for number, part in enumerate(x.split(30))]
+    parts = [
+        dask.delayed(load)(part.numpy(), number, tmp_path)
+        for number, part in enumerate(x.split(30))
+    ]
     rows = da.concatenate([da.from_delayed(part, (30, 5), dtype=np.float64) for part in parts])
     sums = sum_on_dask(rows, da.from_array(targets.numpy(), chunks=(30, 2)), gate_weights)
     assert (tmp_path / "died").exists()
@@ -61,8 +74,17 @@ def test_rows_of_a_worker_that_dies_are_counted_once(client, tmp_path):
 
 def test_chunks_need_not_match_and_no_cluster_is_needed():
     x, targets, gate_weights, _ = problem(torch.float32)
-    sums = sum_on_dask(da.from_array(x.numpy(), chunks=(50, 3)), da.from_array(targets.numpy(), chunks=(70, 1)), gate_weights)
-    assert_close(sums.solve().weight, RidgeStatistics(gate_weights, 2).update(x, targets).solve().weight, rtol=1e-3, atol=1e-5)
+    sums = sum_on_dask(
+        da.from_array(x.numpy(), chunks=(50, 3)),
+        da.from_array(targets.numpy(), chunks=(70, 1)),
+        gate_weights,
+    )
+    assert_close(
+        sums.solve().weight,
+        RidgeStatistics(gate_weights, 2).update(x, targets).solve().weight,
+        rtol=1e-3,
+        atol=1e-5,
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,4 +99,9 @@ def test_chunks_need_not_match_and_no_cluster_is_needed():
 def test_wrong_arguments_are_named(targets, options, message):
     x, _, gate_weights, _ = problem()
     with pytest.raises(ValueError, match=message):
-        sum_on_dask(da.from_array(x.numpy(), chunks=(70, 5)), da.from_array(targets), gate_weights, **options)
+        sum_on_dask(
+            da.from_array(x.numpy(), chunks=(70, 5)),
+            da.from_array(targets),
+            gate_weights,
+            **options,
+        )

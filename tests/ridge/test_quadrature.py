@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from tensorswitch.ridge import RidgeStatistics, draw_gates
+from tensorswitch.ridge._penalty import least_gcv
 from tensorswitch.ridge._quadrature import Quadrature, pieces
-from tensorswitch.ridge.problem import best_of
 
 
 def positive(order, dtype=torch.float64):
@@ -28,7 +28,9 @@ def test_quadrature_is_the_function_of_the_matrix(shift):
 def test_a_space_that_is_used_up_early():
     """An eigenvector needs one step, and a column of zeros none."""
     matrix = positive(20)
-    starts = torch.stack([torch.linalg.eigh(matrix)[1][:, 3], torch.zeros(20, dtype=torch.float64)], dim=1)
+    starts = torch.stack(
+        [torch.linalg.eigh(matrix)[1][:, 3], torch.zeros(20, dtype=torch.float64)], dim=1
+    )
     first, second = Quadrature(lambda v: matrix @ v, starts).sums(2.0)
     a = torch.linalg.eigvalsh(matrix)[3]
     torch.testing.assert_close(first, torch.stack([a / (1 + 2 * a), torch.zeros(())]).double())
@@ -40,17 +42,24 @@ def sums():
     torch.manual_seed(1)
     x = torch.randn(4000, 8) * torch.logspace(0, -2, 8)
     targets = torch.tanh(2 * x @ torch.randn(8, 2) + x[:, :1].abs()) + 0.5 * torch.randn(4000, 2)
-    return RidgeStatistics(draw_gates(8, [16], torch.Generator().manual_seed(0)), 2).update(x, targets)
+    return RidgeStatistics(draw_gates(8, [16], torch.Generator().manual_seed(0)), 2).update(
+        x, targets
+    )
 
 
 @pytest.mark.parametrize("span", [1e1, 1e3, 1e6])
 def test_a_path_judges_every_alpha_as_its_own_factorisation_would(sums, span):
-    values = [float(sums.mean_diagonal() * v) for v in torch.logspace(math.log10(span) / 2, -math.log10(span) / 2, 8)]
+    values = [
+        float(sums.mean_diagonal() * v)
+        for v in torch.logspace(math.log10(span) / 2, -math.log10(span) / 2, 8)
+    ]
     judge = sums._judge(values)
     for value in values:
         quick, exact = judge(value, True), sums._fit(value, True)
         assert quick.squared_error == pytest.approx(exact.squared_error, rel=1e-3)
-        assert quick.freedom == pytest.approx(exact.freedom, abs=1e-3 * sums.rows)  # what is judged is rows − freedom
+        assert quick.freedom == pytest.approx(
+            exact.freedom, abs=1e-3 * sums.rows
+        )  # what is judged is rows − freedom
 
 
 def test_a_path_is_cut_where_it_is_too_long():
@@ -63,9 +72,14 @@ def test_a_weak_signal_is_not_overlooked():
     torch.manual_seed(0)
     x = torch.randn(3000, 12, dtype=torch.float64) * torch.logspace(0, -4, 12, dtype=torch.float64)
     targets = x[:, 9:10] / x[:, 9].std() + 0.3 * torch.randn(3000, 1, dtype=torch.float64)
-    statistics = RidgeStatistics([torch.randn(12, 12, dtype=torch.float64)], 1, dtype=torch.float64).update(x, targets)
+    statistics = RidgeStatistics(
+        [torch.randn(12, 12, dtype=torch.float64)], 1, dtype=torch.float64
+    ).update(x, targets)
     for values in ([1e-8, 1e4, 1e6], [10.0**k for k in range(-8, 7)]):
-        chosen, exact = statistics.solve(values), best_of(values, 1.0, statistics.rows, statistics._fit)
+        chosen, exact = (
+            statistics.solve(values),
+            least_gcv(values, 1.0, statistics.rows, statistics._fit),
+        )
         assert chosen.alpha == exact.alpha < 1e-3
         for (_, quick), (_, slow) in zip(chosen.path, exact.path, strict=True):
             assert quick == pytest.approx(slow, rel=1e-2)
@@ -74,7 +88,7 @@ def test_a_weak_signal_is_not_overlooked():
 def test_the_chosen_solution_is_that_of_the_exact_path(sums):
     values = [float(sums.mean_diagonal() * 10.0**k) for k in range(-5, 4)]
     chosen = sums.solve(values)
-    exact = best_of(values, 1.0, sums.rows, sums._fit)
+    exact = least_gcv(values, 1.0, sums.rows, sums._fit)
     assert chosen.alpha == exact.alpha
     assert torch.equal(chosen.weight, sums.solve(chosen.alpha).weight)
     assert [v for v, _ in chosen.path] == [v for v, _ in exact.path]
@@ -86,7 +100,9 @@ def test_alphas_too_small_for_the_precision_are_left_out():
     torch.manual_seed(0)
     x = torch.randn(2000, 6)
     x[:, 3:] = x[:, :3]  # the Gram matrix is singular
-    statistics = RidgeStatistics(draw_gates(6, [8], torch.Generator().manual_seed(0)), 1).update(x, x[:, :1])
+    statistics = RidgeStatistics(draw_gates(6, [8], torch.Generator().manual_seed(0)), 1).update(
+        x, x[:, :1]
+    )
     mean = statistics.mean_diagonal()
     solution = statistics.solve([mean, 1e-2 * mean, 1e-12 * mean, 1e-13 * mean])
     assert solution.alpha >= 1e-2 * mean

@@ -7,17 +7,33 @@ from torch import multiprocessing
 from torch.testing import assert_close
 
 from tensorswitch import TensorSwitching, algebra
-from tensorswitch.ridge import RidgeStatistics, Solution, apply_readout, mean_diagonal, solve_dual, solve_matrix_free
+from tensorswitch.ridge import (
+    RidgeStatistics,
+    Solution,
+    apply_readout,
+    mean_diagonal,
+    solve_dual,
+    solve_matrix_free,
+)
 from tensorswitch.ridge import statistics as statistics_module
 from tensorswitch.ridge._gram import unpack
+from tensorswitch.switches import Maxout, combine_gates, deep_gates
 
 DEPTHS = [(5,), (4, 3), (3, 2, 2)]
 
 
 def problem(gates, rows=60, n_in=4, out=2):
     x = torch.randn(rows, n_in, dtype=torch.float64)
-    gate_weights = [torch.randn(n, below, dtype=torch.float64) for below, n in itertools.pairwise((n_in, *gates))]
-    return x, torch.randn(rows, out, dtype=torch.float64), gate_weights, torch.rand(rows, dtype=torch.float64)
+    gate_weights = [
+        torch.randn(n, below, dtype=torch.float64)
+        for below, n in itertools.pairwise((n_in, *gates))
+    ]
+    return (
+        x,
+        torch.randn(rows, out, dtype=torch.float64),
+        gate_weights,
+        torch.rand(rows, dtype=torch.float64),
+    )
 
 
 def dense(x, targets, gate_weights, weight, alpha):
@@ -26,12 +42,18 @@ def dense(x, targets, gate_weights, weight, alpha):
     s = torch.ones(len(x), dtype=x.dtype) if weight is None else weight
     gram = z.T @ (s[:, None] * z)
     value = gram.diagonal().mean() if alpha == "mean" else alpha
-    solution = torch.linalg.solve(gram + value * torch.eye(len(gram), dtype=x.dtype), z.T @ (s[:, None] * targets))
+    solution = torch.linalg.solve(
+        gram + value * torch.eye(len(gram), dtype=x.dtype), z.T @ (s[:, None] * targets)
+    )
     return solution, float(value)
 
 
-def streaming(x, targets, gate_weights, alpha="mean", *, sample_weight=None):
-    return RidgeStatistics(gate_weights, targets.shape[1], dtype=torch.float64).update(x, targets, sample_weight).solve(alpha)
+def streaming(x, targets, gate_weights, alpha="mean", *, sample_weight=None, switch="relu"):
+    return (
+        RidgeStatistics(gate_weights, targets.shape[1], dtype=torch.float64, switch=switch)
+        .update(x, targets, sample_weight)
+        .solve(alpha)
+    )
 
 
 def matrix_free(*arguments, **options):
@@ -56,7 +78,9 @@ def test_the_three_solvers_give_the_same_answer(gates, solver, alpha, weighted):
 def test_the_readout_is_that_of_the_network(gates):
     x = problem(gates)[0]
     network = TensorSwitching(4, gates, 3, bias=False, dtype=torch.float64)
-    assert_close(apply_readout(x, list(network.gate_weights), network.weight.detach()), network(x).detach())
+    assert_close(
+        apply_readout(x, list(network.gate_weights), network.weight.detach()), network(x).detach()
+    )
 
 
 @pytest.mark.parametrize("rows", [3, 50, 700])
@@ -67,7 +91,9 @@ def test_the_structured_sums_are_those_of_the_representation(rows, units):
     statistics = RidgeStatistics(gate_weights, 2, dtype=torch.float64).update(x, targets, weight)
     assert_close(unpack(statistics.gram, units, 4), z.T @ (weight[:, None] * z))
     assert_close(statistics.cross.flatten(0, 1), z.T @ (weight[:, None] * targets))
-    assert statistics.mean_diagonal() == pytest.approx(mean_diagonal(x, [algebra.gates(x, gate_weights[0]) > 0], weight))
+    assert statistics.mean_diagonal() == pytest.approx(
+        mean_diagonal(x, [algebra.gates(x, gate_weights[0]) > 0], weight)
+    )
 
 
 def test_float32_sums_are_good_to_one_in_ten_thousand():
@@ -85,7 +111,11 @@ def test_order_of_batches_and_merges_do_not_matter():
     whole = streaming(x, targets, gate_weights, sample_weight=weight)
     parts = []
     for rows in torch.randperm(60).split(17):
-        parts.append(RidgeStatistics(gate_weights, 2, dtype=torch.float64).update(x[rows], targets[rows], weight[rows]))
+        parts.append(
+            RidgeStatistics(gate_weights, 2, dtype=torch.float64).update(
+                x[rows], targets[rows], weight[rows]
+            )
+        )
     merged = parts[2].merge(parts[0]).merge(parts[3].merge(parts[1]))
     assert merged.rows == pytest.approx(float(weight.sum()))
     assert_close(merged.solve().weight, whole.weight)
@@ -97,7 +127,10 @@ def test_forgetting_weighs_old_rows_less():
     for rows in torch.arange(60).split(20):
         statistics.update(x[rows], targets[rows])
     weight = torch.tensor([0.25, 0.5, 1.0], dtype=torch.float64).repeat_interleave(20)
-    assert_close(statistics.solve(0.1).weight, streaming(x, targets, gate_weights, 0.1, sample_weight=weight).weight)
+    assert_close(
+        statistics.solve(0.1).weight,
+        streaming(x, targets, gate_weights, 0.1, sample_weight=weight).weight,
+    )
 
 
 def test_a_warm_start_needs_fewer_iterations():
@@ -124,7 +157,11 @@ def test_matches_the_original(golden):
     statistics = RidgeStatistics([gate_weight], 10).update(rows, targets)
     assert_golden(unpack(statistics.gram, 5, 6).triu(), data["SII_upper"].triu())
     assert_golden(statistics.cross.flatten(0, 1), data["SIO"])
-    for solution in (statistics.solve(), solve_matrix_free(rows, targets, [gate_weight], tol=1e-7), solve_dual(rows, targets, [gate_weight])):
+    for solution in (
+        statistics.solve(),
+        solve_matrix_free(rows, targets, [gate_weight], tol=1e-7),
+        solve_dual(rows, targets, [gate_weight]),
+    ):
         assert solution.alpha == pytest.approx(float(data["lam"]), rel=1e-5)
         assert_golden(solution.weight.flatten(0, 1), data["W_Z"])
         assert_golden(apply_readout(rows, [gate_weight], solution.weight), data["scores"])
@@ -136,12 +173,17 @@ def assert_golden(actual, expected):
 
 def test_saved_and_loaded_it_goes_on(tmp_path):
     x, targets, gate_weights, _ = problem((4, 3))
-    statistics = RidgeStatistics(gate_weights, 2, dtype=torch.float64, forgetting=0.9).update(x[:30], targets[:30])
+    statistics = RidgeStatistics(gate_weights, 2, dtype=torch.float64, forgetting=0.9).update(
+        x[:30], targets[:30]
+    )
     path = tmp_path / "sums.safetensors"
     statistics.save(path)
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
     loaded = RidgeStatistics.load(path)
-    assert torch.equal(loaded.update(x[30:], targets[30:]).solve().weight, statistics.update(x[30:], targets[30:]).solve().weight)
+    assert torch.equal(
+        loaded.update(x[30:], targets[30:]).solve().weight,
+        statistics.update(x[30:], targets[30:]).solve().weight,
+    )
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(ValueError, match=r"sums\.safetensors is not a whole safetensors file"):
         RidgeStatistics.load(path)
@@ -155,25 +197,47 @@ def test_saved_and_loaded_it_goes_on(tmp_path):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"x": torch.ones(3, 5)}, ValueError, r"x has size 5 on axis 1 \(in_features\), expected 4"),
-        ({"targets": torch.ones(2, 1)}, ValueError, r"targets has size 2 on axis 0 \(rows\), expected 3"),
+        (
+            {"x": torch.ones(3, 5)},
+            ValueError,
+            r"x has size 5 on axis 1 \(in_features\), expected 4",
+        ),
+        (
+            {"targets": torch.ones(2, 1)},
+            ValueError,
+            r"targets has size 2 on axis 0 \(rows\), expected 3",
+        ),
         ({"x": torch.full((3, 4), torch.nan)}, ValueError, "x contains NaN or infinity"),
-        ({"targets": torch.full((3, 1), torch.inf)}, ValueError, "targets contains NaN or infinity"),
+        (
+            {"targets": torch.full((3, 1), torch.inf)},
+            ValueError,
+            "targets contains NaN or infinity",
+        ),
         ({"sample_weight": -torch.ones(3)}, ValueError, "sample_weight must not be negative"),
-        ({"x": torch.ones(3, 4).double()}, TypeError, "x is torch.float64 but gate_weights is torch.float32"),
+        (
+            {"x": torch.ones(3, 4).double()},
+            TypeError,
+            "x is torch.float64 but gate_weights is torch.float32",
+        ),
     ],
 )
 def test_a_refused_update_changes_nothing(change, error, message):
-    statistics = RidgeStatistics([torch.randn(6, 4)], 1).update(torch.randn(20, 4), torch.randn(20, 1))
+    statistics = RidgeStatistics([torch.randn(6, 4)], 1).update(
+        torch.randn(20, 4), torch.randn(20, 1)
+    )
     before = [total.clone() for total in (statistics.gram, statistics.cross)]
     with pytest.raises(error, match=message):
         statistics.update(**{"x": torch.ones(3, 4), "targets": torch.ones(3, 1), **change})
-    assert all(torch.equal(a, b) for a, b in zip(before, (statistics.gram, statistics.cross), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(before, (statistics.gram, statistics.cross), strict=True)
+    )
     assert statistics.rows == 20
 
 
 def test_an_interrupted_update_is_noticed(monkeypatch):
-    statistics = RidgeStatistics([torch.randn(6, 4)], 1).update(torch.randn(20, 4), torch.randn(20, 1))
+    statistics = RidgeStatistics([torch.randn(6, 4)], 1).update(
+        torch.randn(20, 4), torch.randn(20, 1)
+    )
 
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -188,10 +252,16 @@ def test_an_interrupted_update_is_noticed(monkeypatch):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda s: s.solve(-1.0), "alpha must be 'mean' or a number of at least 0, or a list of these, got -1.0"),
+        (
+            lambda s: s.solve(-1.0),
+            "alpha must be 'mean' or a number of at least 0, or a list of these, got -1.0",
+        ),
         (lambda s: s.solve("best"), "alpha must be 'mean'"),
         (lambda s: s.solve(0.0), "singular to working precision; use a larger alpha"),
-        (lambda s: RidgeStatistics(s.gate_weights, 1).solve(), "nothing to solve: there are no rows"),
+        (
+            lambda s: RidgeStatistics(s.gate_weights, 1).solve(),
+            "nothing to solve: there are no rows",
+        ),
         (lambda s: s.merge(RidgeStatistics([torch.ones(6, 4)], 1)), "different gate weights"),
         (lambda s: s.merge(RidgeStatistics(s.gate_weights, 2)), "out_features differ: 1 and 2"),
         (lambda s: RidgeStatistics([torch.ones(6, 4), torch.ones(2, 5)], 1), "expected 6"),
@@ -200,7 +270,9 @@ def test_an_interrupted_update_is_noticed(monkeypatch):
     ],
 )
 def test_wrong_arguments_are_named(call, message):
-    statistics = RidgeStatistics([torch.randn(6, 4)], 1).update(torch.randn(3, 4), torch.randn(3, 1))
+    statistics = RidgeStatistics([torch.randn(6, 4)], 1).update(
+        torch.randn(3, 4), torch.randn(3, 1)
+    )
     with pytest.raises(ValueError, match=message):
         call(statistics)
 
@@ -211,7 +283,12 @@ def rank_job(rank, address, results):
     torch.manual_seed(0)
     x, targets, gate_weights, _ = problem((4, 3))
     mine = slice(rank, None, 2)
-    exact = RidgeStatistics(gate_weights, 2, dtype=torch.float64).update(x[mine], targets[mine]).all_reduce().solve()
+    exact = (
+        RidgeStatistics(gate_weights, 2, dtype=torch.float64)
+        .update(x[mine], targets[mine])
+        .all_reduce()
+        .solve()
+    )
     free = solve_matrix_free(x[mine], targets[mine], gate_weights, tol=1e-12, distributed=True)
     results.put((rank, exact.alpha, exact.weight.tolist(), free.alpha, free.weight.tolist()))
     torch.distributed.destroy_process_group()
@@ -220,7 +297,10 @@ def rank_job(rank, address, results):
 def test_two_processes_give_the_answer_of_one(tmp_path):
     context = multiprocessing.get_context("spawn")
     results = context.SimpleQueue()
-    ranks = [context.Process(target=rank_job, args=(rank, f"file://{tmp_path / 'meeting'}", results)) for rank in range(2)]
+    ranks = [
+        context.Process(target=rank_job, args=(rank, f"file://{tmp_path / 'meeting'}", results))
+        for rank in range(2)
+    ]
     for process in ranks:
         process.start()
     answers = [results.get() for _ in ranks]
@@ -241,11 +321,18 @@ def test_autocast_and_gradients_do_not_matter(solver):
     x, targets, gate_weights, weight = problem((4, 3))
     expected = solver(x, targets, gate_weights, sample_weight=weight).weight
     with torch.autocast("cpu"):
-        found = solver(x.clone().requires_grad_(), targets, gate_weights, sample_weight=weight.clone().requires_grad_()).weight
+        found = solver(
+            x.clone().requires_grad_(),
+            targets,
+            gate_weights,
+            sample_weight=weight.clone().requires_grad_(),
+        ).weight
     assert torch.equal(found, expected)
 
 
-@pytest.mark.parametrize("alpha", [np.float32(2), np.int64(2), torch.tensor(2.0), [2.0], (2,), np.array([2.0])])
+@pytest.mark.parametrize(
+    "alpha", [np.float32(2), np.int64(2), torch.tensor(2.0), [2.0], (2,), np.array([2.0])]
+)
 def test_a_penalty_may_be_any_number(alpha):
     x, targets, gate_weights, _ = problem((5,))
     assert solve_dual(x, targets, gate_weights, alpha).alpha == 2.0
@@ -254,28 +341,64 @@ def test_a_penalty_may_be_any_number(alpha):
 def test_the_dual_answer_is_exact_in_float32():
     x, targets, gate_weights, _ = problem((3,), 400)
     single = solve_dual(x.float(), targets.float(), [w.float() for w in gate_weights], 1e-4).weight
-    assert_close(single.double(), solve_dual(x, targets, gate_weights, 1e-4).weight, rtol=1e-4, atol=1e-5)
+    assert_close(
+        single.double(), solve_dual(x, targets, gate_weights, 1e-4).weight, rtol=1e-4, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("solver", [streaming, matrix_free, solve_dual])
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"gate_weights": []}, ValueError, "gate_weights must be a list with a matrix for each layer"),
+        (
+            {"gate_weights": []},
+            ValueError,
+            "gate_weights must be a list with a matrix for each layer",
+        ),
         ({"gate_weights": torch.ones(3, 4)}, ValueError, "gate_weights must be a list"),
-        ({"gate_weights": [torch.ones(3, 4), torch.ones(2, 4)]}, ValueError, r"gate_weights\[1\] has size 4 on axis 1 \(gates below\), expected 3"),
-        ({"gate_weights": [torch.full((3, 4), torch.nan)]}, ValueError, r"gate_weights\[0\] contains NaN"),
-        ({"x": torch.ones(0, 4), "targets": torch.ones(0, 2)}, ValueError, "nothing to solve: there are no rows"),
-        ({"x": 1e25 * torch.ones(5, 4)}, ValueError, "x is so large that sums of its squares overflow torch.float32"),
-        ({"x": torch.ones(5, 4).to_sparse()}, TypeError, r"x is torch.sparse_coo; convert it with .to_dense\(\)"),
-        ({"targets": torch.ones(5, 0)}, ValueError, "targets has no columns|out_features must be a positive integer"),
+        (
+            {"gate_weights": [torch.ones(3, 4), torch.ones(2, 4)]},
+            ValueError,
+            r"gate_weights\[1\] has size 4 on axis 1 \(units below\), expected 3",
+        ),
+        (
+            {"gate_weights": [torch.full((3, 4), torch.nan)]},
+            ValueError,
+            r"gate_weights\[0\] contains NaN",
+        ),
+        (
+            {"x": torch.ones(0, 4), "targets": torch.ones(0, 2)},
+            ValueError,
+            "nothing to solve: there are no rows",
+        ),
+        (
+            {"x": 1e25 * torch.ones(5, 4)},
+            ValueError,
+            "x is so large that sums of its squares overflow torch.float32",
+        ),
+        (
+            {"x": torch.ones(5, 4).to_sparse()},
+            TypeError,
+            r"x is torch.sparse_coo; convert it with .to_dense\(\)",
+        ),
+        (
+            {"targets": torch.ones(5, 0)},
+            ValueError,
+            "targets has no columns|out_features must be a positive integer",
+        ),
         ({"sample_weight": torch.zeros(5)}, ValueError, "all have a weight of zero"),
         ({"sample_weight": [1.0] * 5}, TypeError, "sample_weight must be a torch tensor, got list"),
         ({"alpha": None}, ValueError, "alpha must be 'mean' or a number"),
     ],
 )
 def test_every_solver_refuses_the_same(solver, change, error, message):
-    arguments = {"x": torch.ones(5, 4), "targets": torch.ones(5, 2), "gate_weights": [torch.ones(3, 4)], "alpha": 1.0, **change}
+    arguments = {
+        "x": torch.ones(5, 4),
+        "targets": torch.ones(5, 2),
+        "gate_weights": [torch.ones(3, 4)],
+        "alpha": 1.0,
+        **change,
+    }
     options = {"sample_weight": arguments.pop("sample_weight", None)}
     run = streaming_single if solver is streaming else solver
     with pytest.raises(error, match=message):
@@ -283,12 +406,18 @@ def test_every_solver_refuses_the_same(solver, change, error, message):
 
 
 def streaming_single(x, targets, gate_weights, alpha, *, sample_weight):
-    return RidgeStatistics(gate_weights, targets.shape[1]).update(x, targets, sample_weight).solve(alpha)
+    return (
+        RidgeStatistics(gate_weights, targets.shape[1])
+        .update(x, targets, sample_weight)
+        .solve(alpha)
+    )
 
 
 def test_a_system_too_ill_for_conjugate_gradients_is_refused_or_solved():
     x = torch.randn(10, 5)
-    solution = solve_matrix_free(torch.cat([x, x], 1), torch.randn(10, 1), [torch.randn(10, 10)], 0.0, tol=1e-3)
+    solution = solve_matrix_free(
+        torch.cat([x, x], 1), torch.randn(10, 1), [torch.randn(10, 10)], 0.0, tol=1e-3
+    )
     assert solution.weight.isfinite().all()
 
 
@@ -303,7 +432,9 @@ def test_a_solution_says_how_it_was_found():
 @pytest.mark.parametrize(("offset", "alpha"), [(1e6, 1.0), (1e4, 1e-3)])
 def test_a_dual_answer_that_rounding_has_spoiled_is_refused(offset, alpha):
     x, targets, gate_weights, _ = problem((12,), 200, 6)
-    with pytest.raises(ValueError, match=r"too ill-conditioned for alpha .* centre and scale x|singular"):
+    with pytest.raises(
+        ValueError, match=r"too ill-conditioned for alpha .* centre and scale x|singular"
+    ):
         solve_dual(x + offset, targets, gate_weights, alpha)
     assert solve_dual(x, targets, gate_weights, alpha).weight.isfinite().all()
 
@@ -311,7 +442,10 @@ def test_a_dual_answer_that_rounding_has_spoiled_is_refused(offset, alpha):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"x": torch.full((20, 4), 1e15), "sample_weight": torch.full((20,), 1e10)}, "squares with these sample weights overflow"),
+        (
+            {"x": torch.full((20, 4), 1e15), "sample_weight": torch.full((20,), 1e10)},
+            "squares with these sample weights overflow",
+        ),
         ({"targets": torch.full((20, 1), 1e19)}, "targets is so large"),
         ({"sample_weight": torch.full((20,), 1e30)}, "sample_weight is so large"),
         ({"x": torch.full((20, 4), 1.49e18)}, "together with what was summed before"),
@@ -335,10 +469,14 @@ def test_sums_stay_in_the_range_of_their_type(tmp_path, change, message):
 
 def test_sums_that_would_underflow_are_refused():
     statistics = RidgeStatistics([torch.ones(3, 4)], 1)
-    with pytest.raises(ValueError, match=r"x is so small that its squares.* underflow torch.float32"):
+    with pytest.raises(
+        ValueError, match=r"x is so small that its squares.* underflow torch.float32"
+    ):
         statistics.update(torch.full((20, 4), 1e-25), torch.ones(20, 1))
     assert statistics.rows == 0
-    RidgeStatistics([torch.ones(3, 4).double()], 1, dtype=torch.float64).update(torch.full((20, 4), 1e-25).double(), torch.ones(20, 1).double())
+    RidgeStatistics([torch.ones(3, 4).double()], 1, dtype=torch.float64).update(
+        torch.full((20, 4), 1e-25).double(), torch.ones(20, 1).double()
+    )
 
 
 def test_merged_sums_stay_in_the_range_of_their_type():
@@ -353,9 +491,14 @@ def test_merged_sums_stay_in_the_range_of_their_type():
 
 
 @pytest.mark.parametrize("solver", [matrix_free, solve_dual])
-@pytest.mark.parametrize(("of_x", "of_weights"), [(1e-25, 1.0), (1.0, 1e-30), (1e12, 1e-20), (1e15, 1.0)])
+@pytest.mark.parametrize(
+    ("of_x", "of_weights"), [(1e-25, 1.0), (1.0, 1e-30), (1e12, 1e-20), (1e15, 1.0)]
+)
 def test_the_scale_of_rows_and_weights_does_not_matter(solver, of_x, of_weights):
-    x, targets, gate_weights, weight = ([w.float() for w in part] if isinstance(part, list) else part.float() for part in problem((5, 3)))
+    x, targets, gate_weights, weight = (
+        [w.float() for w in part] if isinstance(part, list) else part.float()
+        for part in problem((5, 3))
+    )
     expected = solver(x, targets, gate_weights, sample_weight=weight)
     found = solver(of_x * x, targets, gate_weights, sample_weight=of_weights * weight)
     assert found.alpha == pytest.approx(expected.alpha * of_x**2 * of_weights, rel=1e-4)
@@ -369,3 +512,24 @@ def test_nothing_given_is_changed(solver):
     solver(x, targets, gate_weights, [0.1, 1.0], sample_weight=weight)
     for given, copied in zip([x, targets, weight, gate_weights[0]], copies, strict=True):
         assert torch.equal(given, copied)
+
+
+@pytest.mark.parametrize("solver", [streaming, matrix_free, solve_dual])
+@pytest.mark.parametrize("gates", [(6,), (6, 4)])
+def test_maxout_gates_are_those_of_the_network(solver, gates, tmp_path):
+    network = TensorSwitching(4, gates, 2, bias=False, switch=Maxout(2), dtype=torch.float64)
+    x, targets = torch.randn(60, 4, dtype=torch.float64), torch.randn(60, 2, dtype=torch.float64)
+    weights = [w.detach() for w in network.gate_weights]
+    z = combine_gates(deep_gates(x, weights, Maxout(2)))[:, :, None] * x[:, None, :]
+    z = z.flatten(1)
+    expected = torch.linalg.solve(z.T @ z + 0.3 * torch.eye(z.shape[1]), z.T @ targets)
+    solution = solver(x, targets, weights, 0.3, switch=Maxout(2))
+    assert_close(solution.weight.flatten(0, -2), expected)
+    with torch.no_grad():
+        network.weight.copy_(solution.weight)
+    assert_close(apply_readout(x, weights, solution.weight, Maxout(2)), network(x).detach())
+    statistics = RidgeStatistics(weights, 2, dtype=torch.float64, switch=Maxout(2)).update(
+        x, targets
+    )
+    statistics.save(tmp_path / "s")
+    assert RidgeStatistics.load(tmp_path / "s").switch == Maxout(2)

@@ -58,7 +58,10 @@ def test_a_gradient_penalty_has_the_gradient_of_the_expanded_tensor(naive, group
         (grad,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
         return torch.autograd.grad(grad.square().sum(), (x, weight))
 
-    fast, slow = penalty(switched_linear(x, gates, weight, group=group)), penalty(naive(x, gates, weight))
+    fast, slow = (
+        penalty(switched_linear(x, gates, weight, group=group)),
+        penalty(naive(x, gates, weight)),
+    )
     for a, b in zip(fast, slow, strict=True):
         assert_close(a, b)
 
@@ -101,7 +104,9 @@ def test_threads_may_share_a_graph(group):
     x, gates, weight = example(2 * ROW_BLOCK + 3, 3, 8, 2)
     y = switched_linear(x, gates, weight, group=group)
     error = torch.randn_like(y)
-    expected = torch.autograd.grad(switched_linear(x, gates, weight, group=group), (x, weight), error)
+    expected = torch.autograd.grad(
+        switched_linear(x, gates, weight, group=group), (x, weight), error
+    )
     start, results = threading.Barrier(4), []
 
     def work():

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-import switched_linear as benchmark
+from benchmarks import switched_linear as benchmark
 from tensorswitch import Routes, switched_linear
 from tensorswitch.switched import MAX_GROUP, switched_outer
 from tensorswitch.switched._autograd import ROW_BLOCK
@@ -24,7 +24,11 @@ def assert_same(fast, slow, inputs, **tolerance):
     """The same values and the same gradients."""
     error = torch.randn_like(slow)
     assert_close(fast, slow, **tolerance)
-    for a, b in zip(torch.autograd.grad(fast, inputs, error), torch.autograd.grad(slow, inputs, error), strict=True):
+    for a, b in zip(
+        torch.autograd.grad(fast, inputs, error),
+        torch.autograd.grad(slow, inputs, error),
+        strict=True,
+    ):
         assert_close(a, b, **tolerance)
 
 
@@ -33,20 +37,26 @@ def assert_same(fast, slow, inputs, **tolerance):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_strategy_equals_the_expanded_tensor(naive, shape, opened, group):
     x, gates, weight = example(*shape, opened=opened)
-    assert_same(switched_linear(x, gates, weight, group=group), naive(x, gates, weight), (x, weight))
+    assert_same(
+        switched_linear(x, gates, weight, group=group), naive(x, gates, weight), (x, weight)
+    )
 
 
 @pytest.mark.parametrize("group", [None, 0, 1, 3])
 def test_gradcheck(group):
     x, gates, weight = example(6, 3, 5, 2)
     bias = torch.randn(2, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x, w, b: switched_linear(x, gates, w, b, group=group), (x, weight, bias))
+    assert torch.autograd.gradcheck(
+        lambda x, w, b: switched_linear(x, gates, w, b, group=group), (x, weight, bias)
+    )
 
 
 @pytest.mark.parametrize("group", [0, 1, 4])
 def test_more_rows_than_a_block(naive, group):
     x, gates, weight = example(2 * ROW_BLOCK + 3, 3, 5, 2)
-    assert_same(switched_linear(x, gates, weight, group=group), naive(x, gates, weight), (x, weight))
+    assert_same(
+        switched_linear(x, gates, weight, group=group), naive(x, gates, weight), (x, weight)
+    )
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -75,7 +85,11 @@ def test_non_contiguous_and_expanded_inputs(naive, group):
     weight = torch.randn(4, 3, 16, dtype=torch.float64).permute(2, 1, 0)[::2]
     for rows in (x, x[:1].expand(10, 3)):
         inputs = (rows.requires_grad_(), weight.requires_grad_())
-        assert_same(switched_linear(rows, gates.t().contiguous().t(), weight, group=group), naive(rows, gates, weight), inputs)
+        assert_same(
+            switched_linear(rows, gates.t().contiguous().t(), weight, group=group),
+            naive(rows, gates, weight),
+            inputs,
+        )
     y = switched_linear(x, gates, weight, group=group)
     y.sum().backward()  # the error is an expanded scalar
 
@@ -83,7 +97,13 @@ def test_non_contiguous_and_expanded_inputs(naive, group):
 @pytest.mark.parametrize("group", [0, 1, 3])
 def test_float32(naive, group):
     x, gates, weight = example(200, 20, 30, 10, dtype=torch.float32)
-    assert_same(switched_linear(x, gates, weight, group=group), naive(x, gates, weight), (x, weight), rtol=1e-4, atol=1e-4)
+    assert_same(
+        switched_linear(x, gates, weight, group=group),
+        naive(x, gates, weight),
+        (x, weight),
+        rtol=1e-4,
+        atol=1e-4,
+    )
 
 
 @pytest.mark.usefixtures("bfloat16")
@@ -97,7 +117,11 @@ def test_autocast_to_bfloat16(naive, group):
     assert y.dtype == torch.bfloat16
     assert_close(y.float(), exact, rtol=0.03, atol=0.5)
     error = torch.randn_like(exact)
-    for a, b in zip(torch.autograd.grad(y, (x, weight), error.bfloat16()), torch.autograd.grad(exact, (x, weight), error), strict=True):
+    for a, b in zip(
+        torch.autograd.grad(y, (x, weight), error.bfloat16()),
+        torch.autograd.grad(exact, (x, weight), error),
+        strict=True,
+    ):
         assert a.dtype == torch.float32
         assert_close(a, b, rtol=0.05, atol=0.5)
 
@@ -120,15 +144,36 @@ def test_an_empty_sum_is_zero_and_leaves_the_bias(shape, group):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"gates": torch.ones(5, 4, dtype=torch.int64)}, TypeError, "gates must be a boolean tensor, got torch.int64"),
-        ({"gates": torch.ones(6, 4) > 0}, ValueError, r"x has size 5 on axis 0 \(rows\), expected 6"),
-        ({"errors": torch.ones(6, 2)}, ValueError, r"errors has size 6 on axis 0 \(rows\), expected 5"),
-        ({"errors": torch.ones(5, 2).double()}, TypeError, "errors is torch.float64 but x is torch.float32"),
+        (
+            {"gates": torch.ones(5, 4, dtype=torch.int64)},
+            TypeError,
+            "gates must be a boolean tensor, got torch.int64",
+        ),
+        (
+            {"gates": torch.ones(6, 4) > 0},
+            ValueError,
+            r"x has size 5 on axis 0 \(rows\), expected 6",
+        ),
+        (
+            {"errors": torch.ones(6, 2)},
+            ValueError,
+            r"errors has size 6 on axis 0 \(rows\), expected 5",
+        ),
+        (
+            {"errors": torch.ones(5, 2).double()},
+            TypeError,
+            "errors is torch.float64 but x is torch.float32",
+        ),
         ({"group": 9}, ValueError, "group must be None or an integer from 0 to 6, got 9"),
     ],
 )
 def test_wrong_arguments_of_the_outer_sum_are_named(change, error, message):
-    arguments = {"x": torch.ones(5, 3), "gates": torch.ones(5, 4) > 0, "errors": torch.ones(5, 2), **change}
+    arguments = {
+        "x": torch.ones(5, 3),
+        "gates": torch.ones(5, 4) > 0,
+        "errors": torch.ones(5, 2),
+        **change,
+    }
     with pytest.raises(error, match=message):
         switched_outer(**arguments)
 
@@ -147,7 +192,9 @@ def test_the_outer_sum_is_the_gradient_of_the_weight():
     for rows in (0, 40, ROW_BLOCK + 5):
         x, gates, weight = example(rows, 4, 7, 3)
         errors = torch.randn(rows, 3, dtype=torch.float64)
-        expected = torch.autograd.grad(switched_linear(x, gates, weight, group=0), weight, errors)[0]
+        expected = torch.autograd.grad(switched_linear(x, gates, weight, group=0), weight, errors)[
+            0
+        ]
         for group in (None, 0, 1, 3):
             assert_close(switched_outer(x.detach(), gates, errors, group=group), expected)
 
@@ -156,7 +203,9 @@ def test_routes_copy_one_row_to_another(naive):
     x, _, weight = example(6, 3, 4, 2)
     gates = torch.rand(15, 4) < 0.5
     source, target = torch.randint(0, 6, (15,)), torch.randint(0, 8, (15,))
-    slow = torch.zeros(8, 2, dtype=torch.float64).index_add(0, target, naive(x[source], gates, weight))
+    slow = torch.zeros(8, 2, dtype=torch.float64).index_add(
+        0, target, naive(x[source], gates, weight)
+    )
     assert_same(switched_linear(x, Routes(gates, source, target, 8), weight), slow, (x, weight))
 
 
@@ -171,7 +220,9 @@ def test_routes_copy_one_row_to_another(naive):
 def test_routes_to_nowhere_are_refused(source, target, message):
     x, _, weight = example(6, 3, 4, 2)
     with pytest.raises(ValueError, match=message):
-        switched_linear(x, Routes(torch.ones(2, 4) > 0, torch.tensor(source), torch.tensor(target), 2), weight)
+        switched_linear(
+            x, Routes(torch.ones(2, 4) > 0, torch.tensor(source), torch.tensor(target), 2), weight
+        )
 
 
 def test_the_bias_is_added_once():
@@ -189,7 +240,9 @@ def test_results_do_not_share_scratch_memory():
 
 
 def test_a_large_gradient_is_an_ordinary_tensor(naive):
-    x, gates, weight = example(8, 260, 130, 260, dtype=torch.float32)  # 35 MB: takes huge pages where there are any
+    x, gates, weight = example(
+        8, 260, 130, 260, dtype=torch.float32
+    )  # 35 MB: takes huge pages where there are any
     switched_linear(x, gates, weight).sum().backward()
     grad = copy.deepcopy(weight.grad)
     weight.grad = None
@@ -198,31 +251,78 @@ def test_a_large_gradient_is_an_ordinary_tensor(naive):
 
 
 def test_the_expanded_tensor_is_never_stored():
-    assert benchmark.working_memory(switched_linear) <= benchmark.working_memory(benchmark.naive) / 6
+    assert (
+        benchmark.working_memory(switched_linear) <= benchmark.working_memory(benchmark.naive) / 6
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"x": torch.ones(5, 3, dtype=torch.int64)}, TypeError, "x must be a floating-point tensor, got torch.int64"),
+        (
+            {"x": torch.ones(5, 3, dtype=torch.int64)},
+            TypeError,
+            "x must be a floating-point tensor, got torch.int64",
+        ),
         ({"x": [[1.0]]}, TypeError, "x must be a torch tensor, got list"),
-        ({"x": torch.ones(3)}, ValueError, r"x must have 2 axes \(rows, in_features\), got shape \(3,\)"),
+        (
+            {"x": torch.ones(3)},
+            ValueError,
+            r"x must have 2 axes \(rows, in_features\), got shape \(3,\)",
+        ),
         ({"x": torch.ones(6, 3)}, ValueError, r"x has size 6 on axis 0 \(rows\), expected 5"),
-        ({"x": torch.ones(5, 2)}, ValueError, r"weight has size 3 on axis 1 \(in_features\), expected 2"),
-        ({"gates": torch.ones(5, 7, dtype=torch.bool)}, ValueError, r"weight has size 4 on axis 0 \(gates\), expected 7"),
+        (
+            {"x": torch.ones(5, 2)},
+            ValueError,
+            r"weight has size 3 on axis 1 \(in_features\), expected 2",
+        ),
+        (
+            {"gates": torch.ones(5, 7, dtype=torch.bool)},
+            ValueError,
+            r"weight has size 4 on axis 0 \(gates\), expected 7",
+        ),
         ({"gates": torch.ones(5, 4)}, TypeError, "gates must be a boolean tensor"),
-        ({"weight": torch.ones(4, 3)}, ValueError, r"weight must have 3 axes \(gates, in_features, out_features\)"),
-        ({"weight": torch.ones(4, 3, 2, dtype=torch.float64)}, TypeError, "weight is torch.float64 but x is torch.float32"),
-        ({"weight": torch.ones(4, 3, 2, device="meta")}, ValueError, "weight is on meta but x is on cpu"),
-        ({"gates": torch.ones(5, 4, dtype=torch.bool, device="meta")}, ValueError, "gates are on meta but x is on cpu"),
-        ({"bias": torch.ones(3)}, ValueError, r"bias has size 3 on axis 0 \(out_features\), expected 2"),
-        ({"bias": torch.ones(2, dtype=torch.float64)}, TypeError, "bias is torch.float64 but x is torch.float32"),
+        (
+            {"weight": torch.ones(4, 3)},
+            ValueError,
+            r"weight must have 3 axes \(gates, in_features, out_features\)",
+        ),
+        (
+            {"weight": torch.ones(4, 3, 2, dtype=torch.float64)},
+            TypeError,
+            "weight is torch.float64 but x is torch.float32",
+        ),
+        (
+            {"weight": torch.ones(4, 3, 2, device="meta")},
+            ValueError,
+            "weight is on meta but x is on cpu",
+        ),
+        (
+            {"gates": torch.ones(5, 4, dtype=torch.bool, device="meta")},
+            ValueError,
+            "gates are on meta but x is on cpu",
+        ),
+        (
+            {"bias": torch.ones(3)},
+            ValueError,
+            r"bias has size 3 on axis 0 \(out_features\), expected 2",
+        ),
+        (
+            {"bias": torch.ones(2, dtype=torch.float64)},
+            TypeError,
+            "bias is torch.float64 but x is torch.float32",
+        ),
         ({"weight": np.ones((4, 3, 2))}, TypeError, "weight must be a torch tensor, got ndarray"),
         ({"group": 2.0}, ValueError, "group must be None or an integer from 0 to 6, got 2.0"),
         ({"group": 7}, ValueError, "group must be None or an integer from 0 to 6, got 7"),
     ],
 )
 def test_wrong_arguments_are_named(change, error, message):
-    arguments = {"x": torch.ones(5, 3), "gates": torch.ones(5, 4, dtype=torch.bool), "weight": torch.ones(4, 3, 2), **change}
+    arguments = {
+        "x": torch.ones(5, 3),
+        "gates": torch.ones(5, 4, dtype=torch.bool),
+        "weight": torch.ones(4, 3, 2),
+        **change,
+    }
     with pytest.raises(error, match=message):
         switched_linear(**arguments)

@@ -23,7 +23,9 @@ def problems(draw):
     def numbers(*shape):
         if draw(st.booleans()):  # every second entry, the axes the other way round
             large = torch.randn(*(2 * n for n in reversed(shape)), generator=generator, dtype=dtype)
-            return large.permute(*reversed(range(len(shape))))[tuple(slice(None, None, 2) for _ in shape)]
+            return large.permute(*reversed(range(len(shape))))[
+                tuple(slice(None, None, 2) for _ in shape)
+            ]
         return torch.randn(*shape, generator=generator, dtype=dtype)
 
     x, weight, bias = numbers(rows, n_in), numbers(units, n_in, n_out), numbers(n_out)
@@ -49,7 +51,10 @@ def expanded(x, routes, weight, bias):
 @given(problems(), st.sampled_from([None, *range(MAX_GROUP + 1)]))
 def test_every_strategy_is_the_expanded_map(problem, group):
     x, routes, weight, bias = problem
-    leaves = [t.detach().clone(memory_format=torch.preserve_format).requires_grad_() for t in (x, weight, bias)]
+    leaves = [
+        t.detach().clone(memory_format=torch.preserve_format).requires_grad_()
+        for t in (x, weight, bias)
+    ]
     fast = switched_linear(leaves[0], routes, leaves[1], leaves[2], group=group)
     slow = expanded(leaves[0], routes, leaves[1], leaves[2])
     tolerance = TOLERANCES[x.dtype]

@@ -18,7 +18,10 @@ from tensorswitch import data as datasets
 from tensorswitch.data import Dataset
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Tensor Switching networks, side by side with ReLU ones."
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Tensor Switching networks, side by side with ReLU ones.",
 )
 
 
@@ -38,8 +41,17 @@ out = _SafeConsole(markup=False, highlight=False, emoji=False)
 err = _SafeConsole(stderr=True, markup=False, highlight=False, emoji=False)
 say = partial(out.print, soft_wrap=True)  # a path broken over lines is no path
 
-Data = Annotated[str, typer.Option("--data", "-d", help="A data set by name (see `tensorswitch data list`), or the path of your own.")]
-Components = Annotated[int | None, typer.Option(help="Principal components to project on; 0 leaves the pixels.")]
+Data = Annotated[
+    str,
+    typer.Option(
+        "--data",
+        "-d",
+        help="A data set by name (see `tensorswitch data list`), or the path of your own.",
+    ),
+]
+Components = Annotated[
+    int | None, typer.Option(help="Principal components to project on; 0 leaves the pixels.")
+]
 Seed = Annotated[int, typer.Option(help="Seed of weights and order.")]
 
 
@@ -52,7 +64,12 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_version)] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", is_eager=True, callback=_version
+        ),
+    ] = False,
 ) -> None:
     _state["debug"] = debug
 
@@ -90,7 +107,16 @@ def main() -> None:
     """Errors are one line with what to do; tracebacks only with --debug."""
     from tensorswitch.training import DivergedError
 
-    known: Any = (ValueError, TypeError, OSError, ImportError, MemoryError, RuntimeError, AssertionError, DivergedError)
+    known: Any = (
+        ValueError,
+        TypeError,
+        OSError,
+        ImportError,
+        MemoryError,
+        RuntimeError,
+        AssertionError,
+        DivergedError,
+    )
     try:
         app()
     except KeyboardInterrupt:

@@ -13,8 +13,18 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tensorswitch._files import make_folder
-from tensorswitch.cli._app import Components, Data, Seed, app, describe, err, load, out, say, stoppable
+from tensorswitch.cli._app import (
+    Components,
+    Data,
+    Seed,
+    app,
+    describe,
+    err,
+    load,
+    out,
+    say,
+    stoppable,
+)
 from tensorswitch.history import percent
 
 Depth = Annotated[int | None, typer.Option(help="Hidden layers.")]
@@ -27,8 +37,13 @@ Batch = Annotated[int | None, typer.Option(help="Rows of a step.")]
 @app.command()
 def compare(
     data: Data = "digits",
-    folder: Annotated[Path | None, typer.Option("--out", "-o", help="Where results go; a run that was stopped goes on there.")] = None,
-    methods: Annotated[str | None, typer.Option(help="Some of the methods, with commas between them.")] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Where results go; a run that was stopped goes on there."),
+    ] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Some of the methods, with commas between them.")
+    ] = None,
     depth: Depth = None,
     width: Width = None,
     epochs: Epochs = None,
@@ -38,31 +53,51 @@ def compare(
     seed: Seed = 0,
 ) -> None:
     """Train SS and every TS method on one data set; print the table and write report.html."""
-    from tensorswitch.compare import COMPARED, Settings, check_methods
-    from tensorswitch.compare import compare as run
-    from tensorswitch.experiments import METHODS
-    from tensorswitch.report import HEADER, cells, write_report
+    from tensorswitch.experiments.comparison import COMPARED, check_methods
+    from tensorswitch.experiments.comparison import compare as run
+    from tensorswitch.experiments.experiment import METHODS
+    from tensorswitch.experiments.report import HEADER, cells, write_report
 
     content = load(data)
-    given = {"depth": depth, "width": width, "epochs": epochs, "lr": lr, "batch_size": batch_size, "components": components, "seed": seed}
-    settings = Settings.for_data(content, **given)
+    given = {
+        "depth": depth,
+        "width": width,
+        "epochs": epochs,
+        "lr": lr,
+        "batch_size": batch_size,
+        "components": components,
+        "seed": seed,
+    }
     folder = folder or Path(f"compare-{content.name}")
     chosen = check_methods([m.strip() for m in methods.split(",")] if methods else COMPARED)
-    make_folder(folder)
     say(f"{describe(content)}; results go to {folder}")
-    columns = [TextColumn("{task.description:28}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
+    columns = [
+        TextColumn("{task.description:28}"),
+        BarColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+    ]
     with stoppable(folder), Progress(*columns, console=err) as bars:
-        tasks = {m: bars.add_task(METHODS[m], total=None, start=False, note="", visible=False) for m in chosen}
+        tasks = {
+            m: bars.add_task(METHODS[m], total=None, start=False, note="", visible=False)
+            for m in chosen
+        }
 
         def watch(method: str, done: int, total: int, note: str) -> None:
             if not bars.tasks[tasks[method]].started:
                 bars.start_task(tasks[method])
             finished = total == done == 1
-            bars.update(tasks[method], visible=True, note=note, total=None if total == 1 and not done else total, completed=done)
+            bars.update(
+                tasks[method],
+                visible=True,
+                note=note,
+                total=None if total == 1 and not done else total,
+                completed=done,
+            )
             if finished:
                 bars.stop_task(tasks[method])
 
-        result = run(content, settings, folder, chosen, watch, name=data)
+        result = run(content, folder, methods=chosen, watch=watch, name=data, **given)
     table = Table(title=f"Test error on {content.name}")
     for i, name in enumerate(HEADER):
         table.add_column(name, justify="left" if i in (0, 6) else "right")
@@ -74,16 +109,33 @@ def compare(
     _report_failures(result.records)
 
 
-Jobs = Annotated[int | None, typer.Option(help="Experiments at a time; by default one for each core.", min=1)]
-Dask = Annotated[str | None, typer.Option(help="Address of a Dask scheduler, whose workers then do them; they must see the same folders.")]
+Jobs = Annotated[
+    int | None, typer.Option(help="Experiments at a time; by default one for each core.", min=1)
+]
+Dask = Annotated[
+    str | None,
+    typer.Option(
+        help="Address of a Dask scheduler, whose workers then do them; they must see the same folders."
+    ),
+]
 Retry = Annotated[bool, typer.Option("--retry", help="Do those that failed again.")]
 
 
 @app.command()
 def sweep(
-    file: Annotated[Path, typer.Argument(help="A TOML file with grids of settings; lists in them are varied over. README shows one.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="A TOML file with grids of settings; lists in them are varied over. README shows one."
+        ),
+    ],
     folder: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Where results go, by default the name of the file; what is there is not done again.")
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Where results go, by default the name of the file; what is there is not done again.",
+        ),
     ] = None,
     jobs: Jobs = None,
     dask: Dask = None,
@@ -91,21 +143,30 @@ def sweep(
     device: Annotated[str, typer.Option(help="Where torch computes.")] = "cpu",
 ) -> None:
     """Run a grid of experiments; each leaves a result file, and a sweep that was stopped goes on where it was."""
-    from tensorswitch._live import best_of
-    from tensorswitch.experiments import METHODS, Experiment
-    from tensorswitch.sweep import experiments_from_toml
+    from tensorswitch.experiments.experiment import METHODS, Experiment
+    from tensorswitch.experiments.grid import experiments_from_toml
+    from tensorswitch.experiments.live import best_records
 
     experiments = experiments_from_toml(file)
     folder = folder or Path(file.stem)
     records = _sweep(experiments, folder, jobs, dask, retry, device)
-    varied = [n for n in Experiment.__dataclass_fields__ if len({repr(getattr(e, n)) for e in experiments}) > 1 and n not in ("data", "method")]
+    varied = [
+        n
+        for n in Experiment.__dataclass_fields__
+        if len({repr(getattr(e, n)) for e in experiments}) > 1 and n not in ("data", "method")
+    ]
     table = Table("best by validation", *varied, "one pass, %", "best, %")
-    best = list(best_of(records).values())
+    best = list(best_records(records).values())
     for record in best:
         e, result = record.experiment, record.result
         assert result is not None
         values = [_setting(getattr(e, n)) if n in e.settings_names else "" for n in varied]
-        table.add_row(f"{Path(e.data).stem}, {METHODS[e.method]}", *values, percent(result.one_pass), percent(result.best))
+        table.add_row(
+            f"{Path(e.data).stem}, {METHODS[e.method]}",
+            *values,
+            percent(result.one_pass),
+            percent(result.best),
+        )
     out.print(table)
     for record in best:
         say(f"Result: {folder / record.experiment.name}.json")
@@ -113,24 +174,40 @@ def sweep(
 
 
 def _setting(value: Any) -> str:
-    return ", ".join(map(_setting, value)) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)
+    return (
+        ", ".join(map(_setting, value))
+        if isinstance(value, tuple)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
 
 
 @app.command("run")
 def run_experiment(
-    settings: Annotated[list[str], typer.Argument(help="NAME=VALUE, such as data=mnist method=ts-lrc depth=2 components=256.")],
-    folder: Annotated[Path, typer.Option("--out", "-o", help="Where the result goes; what is there is not done again.")] = Path("runs"),
+    settings: Annotated[
+        list[str],
+        typer.Argument(help="NAME=VALUE, such as data=mnist method=ts-lrc depth=2 components=256."),
+    ],
+    folder: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="Where the result goes; what is there is not done again."),
+    ] = Path("runs"),
     device: Annotated[str, typer.Option(help="Where torch computes.")] = "cpu",
 ) -> None:
     """Run one experiment of a sweep or of the paper."""
-    from tensorswitch.experiments import Experiment
+    from tensorswitch.experiments.experiment import Experiment
 
     pairs = [setting.split("=", 1) for setting in settings]
     if wrong := [p[0] for p in pairs if len(p) != 2]:
         raise ValueError(f"settings are written NAME=VALUE; got {', '.join(wrong)}")
     if len(dict(pairs)) < len(pairs):
-        raise ValueError(f"each setting may be given once; got {' '.join(name for name, _ in pairs)}")
-    given = {name: value if name in ("data", "method") else _toml_value(value) for name, value in pairs}
+        raise ValueError(
+            f"each setting may be given once; got {' '.join(name for name, _ in pairs)}"
+        )
+    given = {
+        name: value if name in ("data", "method") else _toml_value(value) for name, value in pairs
+    }
     experiment = Experiment.from_settings(given)
     (record,) = _sweep([experiment], folder, 1, None, True, device)
     _report_failures([record])
@@ -150,7 +227,7 @@ def _toml_value(text: str) -> Any:
 
 
 def _report_failures(records: Any) -> None:
-    from tensorswitch._live import title
+    from tensorswitch.experiments.live import title
 
     failed = [r for r in records if r.error is not None]
     for record in failed:
@@ -159,49 +236,76 @@ def _report_failures(records: Any) -> None:
         raise typer.Exit(1)
 
 
-def _sweep(experiments: Any, folder: Path, jobs: int | None, dask: str | None, retry: bool, device: str) -> Any:
-    from tensorswitch._live import live_table
-    from tensorswitch.sweep import sweep as run
+def _sweep(
+    experiments: Any, folder: Path, jobs: int | None, dask: str | None, retry: bool, device: str
+) -> Any:
+    from tensorswitch.experiments.live import live_table
+    from tensorswitch.experiments.sweeps import sweep as run
 
     with stoppable(folder):
-        return run(experiments, folder, jobs=jobs, dask=dask, retry=retry, device=device, during=lambda state: live_table(state, err))
+        return run(
+            experiments,
+            folder,
+            jobs=jobs,
+            dask=dask,
+            retry=retry,
+            device=device,
+            during=lambda state: live_table(state, err),
+        )
 
 
 @app.command()
 def paper(
-    what: Annotated[str, typer.Argument(help="table1 (errors of every method), figure2 (kernels), figure4 (CNN pairs), figure5 (filters), or all.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="table1 (errors of every method), figure2 (kernels), figure4 (CNN pairs), figure5 (filters), or all."
+        ),
+    ],
     scale: Annotated[
-        str, typer.Option(help="smoke (a minute, on the digits), small (hours on two cores) or full (the paper's whole grid).")
+        str,
+        typer.Option(
+            help="smoke (a minute, on the digits), small (hours on two cores) or full (the paper's whole grid)."
+        ),
     ] = "smoke",
     folder: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Where all goes, by default paper-SCALE; what is there is not done again.")
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Where all goes, by default paper-SCALE; what is there is not done again.",
+        ),
     ] = None,
     jobs: Jobs = None,
     dask: Dask = None,
     retry: Retry = False,
-    no_run: Annotated[bool, typer.Option("--no-run", help="Take the results that are there, and run nothing.")] = False,
+    no_run: Annotated[
+        bool, typer.Option("--no-run", help="Take the results that are there, and run nothing.")
+    ] = False,
 ) -> None:
     """Reproduce a table or figure of the paper from the experiments it is made of, and write report.html."""
-    from tensorswitch._figures import MISSING, can_draw
+    from tensorswitch.experiments.live import live_table
     from tensorswitch.paper import reproduce
 
-    parts = reproduce.parts_of(what)
-    plan = reproduce.plans(parts, scale)
-    if what != "table1" and not can_draw():
-        raise ValueError(MISSING)
     folder = folder or Path(f"paper-{scale}")
-    if no_run or not plan.experiments:
-        records = reproduce.finished(plan.experiments, folder)
-        if plan.experiments and not records:
-            raise ValueError(f"{folder} has no results of {what} yet; leave --no-run away to make them")
-    else:
-        say(f"{len(plan.experiments)} experiments; results go to {folder}")
-        records = _sweep(plan.experiments, folder / "runs", jobs, dask, retry, "cpu")
-    if "table1" in parts:
-        out.print(reproduce.terminal_table(records, out.width))
-    for path in reproduce.write(parts, records, scale, folder, shlex.join(["tensorswitch", *sys.argv[1:]])):
+    say(f"Results go to {folder}")
+    with stoppable(folder):
+        result = reproduce(
+            what,
+            scale,
+            folder,
+            run=not no_run,
+            jobs=jobs,
+            dask=dask,
+            retry=retry,
+            during=lambda state: live_table(state, err),
+            command=shlex.join(["tensorswitch", *sys.argv[1:]]),
+        )
+    if what in ("table1", "all"):
+        out.print(result.terminal_table(out.width))
+    for path in result.paths:
         say(f"Written: {path}")
-    for missing in reproduce.left_out(plan, records):
+    for missing in result.left_out:
         say(f"Left out: {missing}")
     if not no_run:  # what failed earlier is among what is left out
-        _report_failures(records)
+        _report_failures(result.records)

@@ -32,7 +32,9 @@ def _from_toml(context: typer.Context, path: Path | None) -> Path | None:
     except (OSError, ValueError, RecursionError) as error:
         raise typer.BadParameter(f"{path} is not a TOML file: {error}") from None
     known = {p.name: p for p in context.command.params}
-    settings = {{"out": "folder"}.get(key, key.replace("-", "_")): value for key, value in settings.items()}
+    settings = {
+        {"out": "folder"}.get(key, key.replace("-", "_")): value for key, value in settings.items()
+    }
     if unknown := [key for key in settings if key not in known or key == "config"]:
         raise typer.BadParameter(
             f"{path} sets {', '.join(unknown)}; known are {', '.join('out' if k == 'folder' else k for k in known if k != 'config')}"
@@ -45,26 +47,41 @@ def _from_toml(context: typer.Context, path: Path | None) -> Path | None:
 def train(
     data: Data = "digits",
     folder: Annotated[
-        Path, typer.Option("--out", "-o", help="Where checkpoints, history and the model go; a run that was stopped goes on there.")
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Where checkpoints, history and the model go; a run that was stopped goes on there.",
+        ),
     ] = Path("run"),
     kind: Annotated[str, typer.Option(help="ss, ts-lrc, ts-ibp-lrc or ts-ibp.")] = "ts-lrc",
     architecture: Annotated[str, typer.Option(help="mlp or cnn.")] = "mlp",
     depth: Annotated[int, typer.Option(help="Hidden layers.")] = 2,
     width: Annotated[int, typer.Option(help="Units (gates) of each.")] = 256,
     convolutions: Annotated[int, typer.Option(help="Convolutions in each block of a cnn.")] = 1,
-    epochs: Annotated[int, typer.Option(help="Passes over the data, those before a stop included.")] = 10,
+    epochs: Annotated[
+        int, typer.Option(help="Passes over the data, those before a stop included.")
+    ] = 10,
     optimizer: Annotated[str, typer.Option(help="sgd, adam or adamw.")] = "sgd",
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
     momentum: Annotated[float, typer.Option(help="Of sgd.")] = 0.9,
     weight_decay: Annotated[float, typer.Option(help="L2 penalty on what is trained.")] = 1e-3,
     batch_size: Annotated[int, typer.Option(help="Rows of a step.")] = 128,
-    patience: Annotated[int | None, typer.Option(help="Stop after so many epochs without a better validation error.")] = None,
+    patience: Annotated[
+        int | None,
+        typer.Option(help="Stop after so many epochs without a better validation error."),
+    ] = None,
     components: Components = None,
     device: Annotated[str, typer.Option(help="Where torch computes.")] = "cpu",
     precision: Annotated[str | None, typer.Option(help="bf16 for products in bfloat16.")] = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write events too.")] = False,
     seed: Seed = 0,
-    config: Annotated[Path | None, typer.Option(help="A TOML file with any of these settings.", callback=_from_toml, is_eager=True)] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="A TOML file with any of these settings.", callback=_from_toml, is_eager=True
+        ),
+    ] = None,
 ) -> None:
     """Train one network, and keep the epoch of least validation error in OUT/model.safetensors.
 
@@ -87,35 +104,70 @@ def train(
     if architecture == "mlp":
         network = mlp(split.train.shape[1], classes, kind=kind, depth=depth, width=width)
     elif split.train.ndim != 4:
-        raise ValueError(f"{content.name} has rows of {split.train.shape[1]} features, no images, for a cnn to look at; use --architecture mlp")
+        raise ValueError(
+            f"{content.name} has rows of {split.train.shape[1]} features, no images, for a cnn to look at; use --architecture mlp"
+        )
     else:
-        network = cnn(split.train.shape[1], split.train.shape[2:], classes, kind=kind, convolutions=convolutions, depth=depth, width=width)
-    settings: dict[str, Any] = {"optimizer": optimizer, "lr": lr, "momentum": momentum, "weight_decay": weight_decay}
+        network = cnn(
+            split.train.shape[1],
+            split.train.shape[2:],
+            classes,
+            kind=kind,
+            convolutions=convolutions,
+            depth=depth,
+            width=width,
+        )
+    settings: dict[str, Any] = {
+        "optimizer": optimizer,
+        "lr": lr,
+        "momentum": momentum,
+        "weight_decay": weight_decay,
+    }
     settings.update(batch_size=batch_size, precision=precision)
     first = _join_processes(device)
     learner = Learner(network, seed=seed, device=_own_device(device), **settings)
     rows = [Rows.from_numpy(x, y) for x, y in zip(split[0:6:2], split[1:6:2], strict=True)]
     if first:
         say(f"{describe(content)}; {kind} {architecture}; results go to {folder}")
-    notes = {"data": content.fingerprint, "components": components or None, "seed": seed, **settings, **network.description}
+    notes = {
+        "data": content.fingerprint,
+        "components": components or None,
+        "seed": seed,
+        **settings,
+        **network.description,
+    }
     parts: dict[str, Any] = {"validation": rows[1], "test": rows[2]}
     keep: dict[str, Any] = {"folder": folder, "notes": notes, "tensorboard": tensorboard}
     make_folder(folder)
     with only_one(folder) if first else nullcontext(), stoppable(folder):
-        history = run(learner, rows[0], epochs=epochs, patience=patience, progress=True, **parts, **keep)
+        history = run(
+            learner, rows[0], epochs=epochs, patience=patience, progress=True, **parts, **keep
+        )
     if not first:
         return
     learner.restore(folder / BEST, notes)
     preparation = {"mean": torch.from_numpy(split.preparation.mean)}
     if split.preparation.basis is not None:
         preparation["basis"] = torch.from_numpy(split.preparation.basis)
-    about = {"class_names": list(content.class_names), "flat": split.preparation.flat, "type": str(content.train_images.dtype)}
+    about = {
+        "class_names": list(content.class_names),
+        "flat": split.preparation.flat,
+        "type": str(content.train_images.dtype),
+    }
     save_model(network, folder / "model.safetensors", preparation, **about)
     best, start = history.best, history.epochs[0]
     if len(history.epochs) > epochs:
-        say(f"{folder} has {len(history.epochs)} epochs already, more than the {epochs} asked for; none was added.")
-    by = "validation error" if len(split.validation) else "training loss, as there are no rows for validation"
-    say(f"Test error {100 * start.test_error:.2f} % after one pass, {100 * best.test_error:.2f} % at epoch {best.epoch}, best by {by}.")
+        say(
+            f"{folder} has {len(history.epochs)} epochs already, more than the {epochs} asked for; none was added."
+        )
+    by = (
+        "validation error"
+        if len(split.validation)
+        else "training loss, as there are no rows for validation"
+    )
+    say(
+        f"Test error {100 * start.test_error:.2f} % after one pass, {100 * best.test_error:.2f} % at epoch {best.epoch}, best by {by}."
+    )
     say(f"Model: {folder / 'model.safetensors'}; history: {folder / 'history.csv'}")
 
 
@@ -133,9 +185,21 @@ def _own_device(device: str) -> str:
 
 @app.command()
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model.safetensors, or the folder of `tensorswitch train` that has one.")],
-    data: Annotated[str, typer.Argument(help="A data set, whose test rows are taken, or a .npy file of rows or images alone.")],
-    target: Annotated[Path | None, typer.Option("--out", "-o", help="Write the predictions there, as CSV.")] = None,
+    model: Annotated[
+        Path,
+        typer.Argument(
+            help="A model.safetensors, or the folder of `tensorswitch train` that has one."
+        ),
+    ],
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="A data set, whose test rows are taken, or a .npy file of rows or images alone."
+        ),
+    ],
+    target: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write the predictions there, as CSV.")
+    ] = None,
 ) -> None:
     """Predict labels with a trained network."""
     from tensorswitch.models import load_model_with_extra
@@ -144,7 +208,9 @@ def predict(
     path = model / "model.safetensors" if model.is_dir() else model
     network, extra, notes = load_model_with_extra(path)
     if "mean" not in extra or "class_names" not in notes:
-        raise ValueError(f"{path} does not say how its inputs are prepared; use a model that `tensorswitch train` made")
+        raise ValueError(
+            f"{path} does not say how its inputs are prepared; use a model that `tensorswitch train` made"
+        )
     names = notes["class_names"]
     images, labels = _rows_to_predict(data)
     if not len(images):
@@ -152,7 +218,9 @@ def predict(
     if target is not None and target.is_dir():
         raise ValueError(f"{target} is a folder; name a file for the predictions")
     if str(images.dtype) != notes.get("type"):
-        raise ValueError(f"{data} holds {images.dtype}, but the model learned from {notes.get('type')}; bytes count as pixels, so use the same type")
+        raise ValueError(
+            f"{data} holds {images.dtype}, but the model learned from {notes.get('type')}; bytes count as pixels, so use the same type"
+        )
     if not np.isfinite(images).all():
         raise ValueError(f"{data} contains NaN or infinity")
     basis = extra["basis"].numpy() if "basis" in extra else None
@@ -161,14 +229,19 @@ def predict(
     found = probabilities.argmax(1)
     if labels is not None:
         if unknown := sorted({*labels} - {*names}):
-            err.print(f"note: the model does not know the classes {', '.join(unknown)} of {data}; their rows count as errors", soft_wrap=True)
+            err.print(
+                f"note: the model does not know the classes {', '.join(unknown)} of {data}; their rows count as errors",
+                soft_wrap=True,
+            )
         error = float(np.mean(np.array(names)[found] != labels))
         say(f"{len(found)} test rows of {data}: error {100 * error:.2f} %")
     if target is not None:
         with replacing(target) as partial, partial.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(["row", "label", "probability"])
-            writer.writerows([i, names[k], f"{probabilities[i, k]:.6f}"] for i, k in enumerate(found))
+            writer.writerows(
+                [i, names[k], f"{probabilities[i, k]:.6f}"] for i, k in enumerate(found)
+            )
         say(f"Predictions: {target}")
     elif labels is None:
         for k in found:

@@ -12,4 +12,14 @@ from tensorswitch.data.dataset import Dataset, Preparation, Split
 from tensorswitch.data.readers import DataError
 from tensorswitch.data.sources import NAMES, fetch, folders, found, load
 
-__all__ = ["NAMES", "DataError", "Dataset", "Preparation", "Split", "fetch", "folders", "found", "load"]
+__all__ = [
+    "NAMES",
+    "DataError",
+    "Dataset",
+    "Preparation",
+    "Split",
+    "fetch",
+    "folders",
+    "found",
+    "load",
+]

@@ -25,7 +25,9 @@ class Preparation(NamedTuple):
     def __call__(self, images: np.ndarray) -> np.ndarray:
         x = _pixels(images)
         if x.shape[1:] != self.mean.shape:
-            raise DataError(f"images have shape {images.shape[1:]} each, but those that were learned from came out as {self.mean.shape}")
+            raise DataError(
+                f"images have shape {images.shape[1:]} each, but those that were learned from came out as {self.mean.shape}"
+            )
         x -= self.mean
         if self.basis is not None:
             projected: np.ndarray = x.reshape(len(x), -1) @ self.basis
@@ -60,7 +62,9 @@ class Dataset:
         for part in ("train", "test"):
             images, labels = getattr(self, f"{part}_images"), getattr(self, f"{part}_labels")
             if len(images) != len(labels):
-                raise DataError(f"{self.name}: {len(images)} {part} images but {len(labels)} labels")
+                raise DataError(
+                    f"{self.name}: {len(images)} {part} images but {len(labels)} labels"
+                )
             if not len(images):
                 raise DataError(f"{self.name}: there are no {part} images")
             if not np.isfinite(images).all():
@@ -70,7 +74,9 @@ class Dataset:
                     f"{self.name}: {part} labels run from {labels.min()} to {labels.max()}, but there are {len(self.class_names)} classes"
                 )
         if self.train_images.shape[1:] != self.test_images.shape[1:]:
-            raise DataError(f"{self.name}: training images are {self.train_images.shape[1:]} but test images {self.test_images.shape[1:]}")
+            raise DataError(
+                f"{self.name}: training images are {self.train_images.shape[1:]} but test images {self.test_images.shape[1:]}"
+            )
 
     def __repr__(self) -> str:
         rows = f"{len(self.train_images)} + {len(self.test_images)}"
@@ -79,12 +85,22 @@ class Dataset:
     @cached_property
     def fingerprint(self) -> str:
         """A short name that changes with the data."""
-        digest = hashlib.blake2b(repr((self.class_names, self.train_images.shape, self.train_images.dtype)).encode(), digest_size=8)
+        digest = hashlib.blake2b(
+            repr((self.class_names, self.train_images.shape, self.train_images.dtype)).encode(),
+            digest_size=8,
+        )
         for array in (self.train_images, self.train_labels, self.test_images, self.test_labels):
             digest.update(np.ascontiguousarray(array).view(np.uint8).data)
         return digest.hexdigest()
 
-    def protocol(self, components: int | None = None, *, validation: int | None = None, flat: bool = True, seed: int = 0) -> Split:
+    def protocol(
+        self,
+        components: int | None = None,
+        *,
+        validation: int | None = None,
+        flat: bool = True,
+        seed: int = 0,
+    ) -> Split:
         """The paper's preparation: shuffle, keep the last training images for validation, subtract the training mean, project.
 
         Parameters
@@ -98,20 +114,36 @@ class Dataset:
         if validation is None:
             validation = VALIDATION if rows >= 5 * VALIDATION else rows // 5
         if not 0 <= validation < rows:
-            raise ValueError(f"validation must be at least 0 and below the number of training images, {rows}; got {validation}")
+            raise ValueError(
+                f"validation must be at least 0 and below the number of training images, {rows}; got {validation}"
+            )
         if components is not None and not flat:
-            raise ValueError("images projected on principal components are no longer images: give components or flat=False, not both")
+            raise ValueError(
+                "images projected on principal components are no longer images: give components or flat=False, not both"
+            )
         order = np.random.default_rng(seed).permutation(rows)
         x, y, kept = _pixels(self.train_images[order]), self.train_labels[order], rows - validation
         mean = x[:kept].mean(0)
         x -= mean
-        basis = None if components is None else principal_components(x[:kept].reshape(kept, -1), components)
+        basis = (
+            None
+            if components is None
+            else principal_components(x[:kept].reshape(kept, -1), components)
+        )
         preparation = Preparation(mean, basis, flat)
         if basis is not None:
             x = x.reshape(rows, -1) @ basis
         elif flat:
             x = x.reshape(rows, -1)
-        return Split(x[:kept], y[:kept], x[kept:], y[kept:], preparation(self.test_images), self.test_labels, preparation)
+        return Split(
+            x[:kept],
+            y[:kept],
+            x[kept:],
+            y[kept:],
+            preparation(self.test_images),
+            self.test_labels,
+            preparation,
+        )
 
 
 def _pixels(images: np.ndarray) -> np.ndarray:

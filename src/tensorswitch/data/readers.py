@@ -28,7 +28,9 @@ def reading(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise DataError(f"{path} is not there") from None
     except Exception as error:  # each library has its own way to say that a file is broken
-        raise DataError(f"{path} cannot be read; it may be truncated or of another kind ({type(error).__name__}: {error})") from error
+        raise DataError(
+            f"{path} cannot be read; it may be truncated or of another kind ({type(error).__name__}: {error})"
+        ) from error
 
 
 def read_idx(path: Path) -> np.ndarray:
@@ -43,7 +45,9 @@ def read_idx(path: Path) -> np.ndarray:
         shape = tuple(int(n) for n in np.frombuffer(raw, ">u4", axes, offset=4))
         expected = 4 + 4 * axes + int(np.prod(shape))
         if len(raw) != expected:
-            raise DataError(f"{path} has {len(raw)} bytes, expected {expected} for an array of {shape}: it is truncated or corrupt")
+            raise DataError(
+                f"{path} has {len(raw)} bytes, expected {expected} for an array of {shape}: it is truncated or corrupt"
+            )
         return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(shape)
 
 
@@ -55,15 +59,23 @@ def read_cifar10(path: Path, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
             parts = [(path / name, (path / name).read_bytes()) for name in names]
         else:
             with tarfile.open(path) as archive:
-                members = {Path(member.name).name: member for member in archive.getmembers() if member.isfile()}
+                members = {
+                    Path(member.name).name: member
+                    for member in archive.getmembers()
+                    if member.isfile()
+                }
                 for name in names:
                     file = archive.extractfile(members[name]) if name in members else None
                     if file is None:
-                        raise DataError(f"{path} has no file {name}: is it the binary distribution of CIFAR-10?")
+                        raise DataError(
+                            f"{path} has no file {name}: is it the binary distribution of CIFAR-10?"
+                        )
                     parts.append((path, file.read()))
     for file_path, raw in parts:
         if not raw or len(raw) % CIFAR_BYTES:
-            raise DataError(f"{file_path} has {len(raw)} bytes, which is no multiple of {CIFAR_BYTES}: it is truncated or corrupt")
+            raise DataError(
+                f"{file_path} has {len(raw)} bytes, which is no multiple of {CIFAR_BYTES}: it is truncated or corrupt"
+            )
     records = np.frombuffer(b"".join(raw for _, raw in parts), np.uint8).reshape(-1, CIFAR_BYTES)
     return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(np.int64)
 
@@ -76,7 +88,9 @@ def read_svhn(path: Path) -> tuple[np.ndarray, np.ndarray]:
         content = scipy.io.loadmat(path, variable_names=["X", "y"])
         images, labels = content["X"], content["y"].reshape(-1)
         if images.ndim != 4 or images.dtype != np.uint8 or images.shape[:3] != (32, 32, 3):
-            raise DataError(f"{path}: X is {images.dtype} of shape {images.shape}, expected uint8 of (32, 32, 3, rows)")
+            raise DataError(
+                f"{path}: X is {images.dtype} of shape {images.shape}, expected uint8 of (32, 32, 3, rows)"
+            )
         return np.ascontiguousarray(images.transpose(3, 2, 0, 1)), labels.astype(np.int64) % 10
 
 
@@ -95,23 +109,37 @@ def read_table(path: Path) -> tuple[np.ndarray, np.ndarray]:
     try:
         import pandas as pd
     except ImportError:
-        raise DataError(f"{path}: tables are read with pandas, which is not installed; install it with: pip install 'tensorswitch[tables]'") from None
+        raise DataError(
+            f"{path}: tables are read with pandas, which is not installed; install it with: pip install 'tensorswitch[tables]'"
+        ) from None
 
     read: Callable[[Path], pd.DataFrame] = pd.read_csv if path.suffix == ".csv" else pd.read_parquet
     with reading(path):
         try:
             frame = read(path)
         except pd.errors.EmptyDataError:
-            raise DataError(f"{path} is empty; expected a line of column names, then rows of features and a label") from None
+            raise DataError(
+                f"{path} is empty; expected a line of column names, then rows of features and a label"
+            ) from None
     if frame.shape[1] < 2:
         raise DataError(f"{path} has {frame.shape[1]} column, expected features and labels")
     named = [column for column in frame.columns if str(column).lower() in LABEL_COLUMNS]
     label = named[0] if named else frame.columns[-1]
     features = frame.drop(columns=label)
-    if words := [str(c) for c in features.columns if not pd.api.types.is_numeric_dtype(features[c])]:
-        raise DataError(f"{path}: the columns {', '.join(words)} are not numbers (labels were taken from {label!r}); encode or drop them")
-    if holes := [f"{c} (row {int(features[c].isna().argmax()) + 1})" for c in features.columns if features[c].isna().any()]:
-        raise DataError(f"{path}: values are missing in {', '.join(holes)}; fill them in or drop the rows")
+    if words := [
+        str(c) for c in features.columns if not pd.api.types.is_numeric_dtype(features[c])
+    ]:
+        raise DataError(
+            f"{path}: the columns {', '.join(words)} are not numbers (labels were taken from {label!r}); encode or drop them"
+        )
+    if holes := [
+        f"{c} (row {int(features[c].isna().argmax()) + 1})"
+        for c in features.columns
+        if features[c].isna().any()
+    ]:
+        raise DataError(
+            f"{path}: values are missing in {', '.join(holes)}; fill them in or drop the rows"
+        )
     if frame[label].isna().any():
         raise DataError(f"{path}: the label column {label!r} has missing values")
     return features.to_numpy(np.float32), frame[label].to_numpy()

@@ -10,10 +10,29 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorswitch.data.dataset import Dataset
-from tensorswitch.data.readers import DataError, read_cifar10, read_idx, read_npy, read_npz, read_svhn, read_table
+from tensorswitch.data.readers import (
+    DataError,
+    read_cifar10,
+    read_idx,
+    read_npy,
+    read_npz,
+    read_svhn,
+    read_table,
+)
 
 DIGITS = tuple("0123456789")
-CLOTHES = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
+CLOTHES = (
+    "T-shirt/top",
+    "trouser",
+    "pullover",
+    "dress",
+    "coat",
+    "sandal",
+    "shirt",
+    "sneaker",
+    "bag",
+    "ankle boot",
+)
 CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 TEST_SHARE = 0.3  # where the data come without a test set
 
@@ -39,14 +58,23 @@ def _read_idx_folder(folder: Path, extra: bool = False) -> tuple[np.ndarray, ...
     names = ("training images", "training labels", "test images", "test labels")
     for name, array, axes in zip(names, parts, (3, 1, 3, 1), strict=True):
         if array.ndim != axes or not array.size:
-            raise DataError(f"{folder}: the {name} have shape {array.shape}, expected {axes} axes of at least one entry")
-    return images[:, None], labels.astype(np.int64), test_images[:, None], test_labels.astype(np.int64)
+            raise DataError(
+                f"{folder}: the {name} have shape {array.shape}, expected {axes} axes of at least one entry"
+            )
+    return (
+        images[:, None],
+        labels.astype(np.int64),
+        test_images[:, None],
+        test_labels.astype(np.int64),
+    )
 
 
 def _read_cifar_folder(folder: Path, extra: bool = False) -> tuple[np.ndarray, ...]:
     unpacked = folder / "cifar-10-batches-bin"
     path = unpacked if unpacked.is_dir() else folder / "cifar-10-binary.tar.gz"
-    return *read_cifar10(path, [f"data_batch_{i}.bin" for i in range(1, 6)]), *read_cifar10(path, ["test_batch.bin"])
+    return *read_cifar10(path, [f"data_batch_{i}.bin" for i in range(1, 6)]), *read_cifar10(
+        path, ["test_batch.bin"]
+    )
 
 
 def _read_svhn_folder(folder: Path, extra: bool = False) -> tuple[np.ndarray, ...]:
@@ -59,7 +87,10 @@ def _read_svhn_folder(folder: Path, extra: bool = False) -> tuple[np.ndarray, ..
 
 SOURCES = {
     "mnist": Source(
-        ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
+        (
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        ),
         {
             "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
             "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
@@ -85,7 +116,9 @@ SOURCES = {
     ),
     "cifar10": Source(
         ("https://www.cs.toronto.edu/~kriz/",),
-        {"cifar-10-binary.tar.gz": "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"},
+        {
+            "cifar-10-binary.tar.gz": "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
+        },
         _read_cifar_folder,
         CIFAR,
     ),
@@ -124,11 +157,15 @@ def load(name: str | Path, *, extra: bool = False, download: bool = True) -> Dat
         if folder is None:
             raise DataError(_how_to_get(str(name), _files(str(name), extra)))
         images, labels, test_images, test_labels = SOURCES[str(name)].read(folder, extra)
-        return Dataset(str(name), images, labels, test_images, test_labels, SOURCES[str(name)].class_names)
+        return Dataset(
+            str(name), images, labels, test_images, test_labels, SOURCES[str(name)].class_names
+        )
     path = Path(name)
     if not str(name) or not path.exists():
         known = ", ".join(NAMES)
-        raise DataError(f"{str(name)!r} is neither a data set known by name ({known}) nor a file or folder that exists")
+        raise DataError(
+            f"{str(name)!r} is neither a data set known by name ({known}) nor a file or folder that exists"
+        )
     return _own(path)
 
 
@@ -136,7 +173,11 @@ def folders(name: str) -> list[Path]:
     """Where a data set is looked for: ``$TENSORSWITCH_DATA/<name>``, then the user's cache."""
     import pooch
 
-    places = [Path(os.environ["TENSORSWITCH_DATA"]) / name] if os.environ.get("TENSORSWITCH_DATA") else []
+    places = (
+        [Path(os.environ["TENSORSWITCH_DATA"]) / name]
+        if os.environ.get("TENSORSWITCH_DATA")
+        else []
+    )
     return [*places, Path(pooch.os_cache("tensorswitch")) / name]
 
 
@@ -145,7 +186,9 @@ def fetch(name: str, *, extra: bool = False, progress: bool = True) -> Path:
     import pooch
 
     if name not in SOURCES:
-        raise DataError(f"there is nothing to fetch for {name!r}; to be fetched are {', '.join(SOURCES)}")
+        raise DataError(
+            f"there is nothing to fetch for {name!r}; to be fetched are {', '.join(SOURCES)}"
+        )
     if (folder := found(name, extra)) is not None:
         return folder
     source, cache, files = SOURCES[name], folders(name)[-1], _files(name, extra)
@@ -154,27 +197,45 @@ def fetch(name: str, *, extra: bool = False, progress: bool = True) -> Path:
         errors = []
         for mirror in source.mirrors:
             try:  # into a temporary file, which takes its name when the checksum is right
-                pooch.retrieve(mirror + file, f"sha256:{source.files[file]}", file, cache, downloader=downloader)
+                pooch.retrieve(
+                    mirror + file,
+                    f"sha256:{source.files[file]}",
+                    file,
+                    cache,
+                    downloader=downloader,
+                )
                 break
-            except Exception as error:  # whatever the network or the mirror does, the next mirror may do better
-                reason = "the file there is not the expected one" if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            except (
+                Exception
+            ) as error:  # whatever the network or the mirror does, the next mirror may do better
+                reason = (
+                    "the file there is not the expected one"
+                    if isinstance(error, ValueError)
+                    else f"{type(error).__name__}: {error}"
+                )
                 errors.append(f"{mirror + file} ({reason})")
         else:
-            raise DataError(f"{file} could not be fetched from {'; nor from '.join(errors)}. {_how_to_get(name, files)}")
+            raise DataError(
+                f"{file} could not be fetched from {'; nor from '.join(errors)}. {_how_to_get(name, files)}"
+            )
     return cache
 
 
 def found(name: str, extra: bool = False) -> Path | None:
     """The folder that has all files of a data set, if there is one."""
     for folder in folders(name):
-        if all((folder / file).exists() or _stands_for(folder, file) for file in _files(name, extra)):
+        if all(
+            (folder / file).exists() or _stands_for(folder, file) for file in _files(name, extra)
+        ):
             return folder
     return None
 
 
 def _stands_for(folder: Path, file: str) -> bool:
     """Unpacked files are as good."""
-    return (folder / file.removesuffix(".gz")).exists() or (file == "cifar-10-binary.tar.gz" and (folder / "cifar-10-batches-bin").is_dir())
+    return (folder / file.removesuffix(".gz")).exists() or (
+        file == "cifar-10-binary.tar.gz" and (folder / "cifar-10-batches-bin").is_dir()
+    )
 
 
 def _files(name: str, extra: bool) -> list[str]:
@@ -193,33 +254,50 @@ def _digits() -> Dataset:
 
     content = load_digits()
     images = (content.images * (255 / 16)).round().astype(np.uint8)[:, None]
-    parts: list[Any] = train_test_split(images, content.target.astype(np.int64), test_size=TEST_SHARE, random_state=0, stratify=content.target)
+    parts: list[Any] = train_test_split(
+        images,
+        content.target.astype(np.int64),
+        test_size=TEST_SHARE,
+        random_state=0,
+        stratify=content.target,
+    )
     return Dataset("digits", parts[0], parts[2], parts[1], parts[3], DIGITS)
 
 
 def _own(path: Path) -> Dataset:
     if path.is_dir():
         if not any(path.glob("*-ubyte*")):
-            raise DataError(f"the folder {path.resolve()} has no IDX files, such as train-images-idx3-ubyte.gz; name a file in it, or another folder")
+            raise DataError(
+                f"the folder {path.resolve()} has no IDX files, such as train-images-idx3-ubyte.gz; name a file in it, or another folder"
+            )
         images, labels, test_images, test_labels = _read_idx_folder(path)
         classes = tuple(str(i) for i in range(int(max(labels.max(), test_labels.max())) + 1))
         return Dataset(path.name, images, labels, test_images, test_labels, classes)
     if path.suffix == ".npz":
         arrays = {key.lower(): value for key, value in read_npz(path).items()}
-        for keys in (("x_train", "y_train", "x_test", "y_test"), ("train_images", "train_labels", "test_images", "test_labels")):
+        for keys in (
+            ("x_train", "y_train", "x_test", "y_test"),
+            ("train_images", "train_labels", "test_images", "test_labels"),
+        ):
             if set(keys) <= set(arrays):
                 return _labelled(path, *(arrays[key] for key in keys))
         if {"x", "y"} <= set(arrays):
             return _labelled(path, arrays["x"], arrays["y"])
-        raise DataError(f"{path} has the arrays {', '.join(arrays) or 'none'}; expected x_train, y_train, x_test, y_test, or x and y")
+        raise DataError(
+            f"{path} has the arrays {', '.join(arrays) or 'none'}; expected x_train, y_train, x_test, y_test, or x and y"
+        )
     if path.suffix == ".npy":
         labels_path = labels_beside(path)
         if labels_path is None:
-            raise DataError(f"{path} has no labels: name the rows x.npy and put the labels beside them in y.npy (or images.npy and labels.npy)")
+            raise DataError(
+                f"{path} has no labels: name the rows x.npy and put the labels beside them in y.npy (or images.npy and labels.npy)"
+            )
         return _labelled(path, read_npy(path), read_npy(labels_path))
     if path.suffix in (".csv", ".parquet"):
         return _labelled(path, *read_table(path))
-    raise DataError(f"{path} is of an unknown kind; known are .npz, .npy, .csv, .parquet and folders with IDX files")
+    raise DataError(
+        f"{path} is of an unknown kind; known are .npz, .npy, .csv, .parquet and folders with IDX files"
+    )
 
 
 def labels_beside(path: Path) -> Path | None:
@@ -228,35 +306,57 @@ def labels_beside(path: Path) -> Path | None:
     return path.with_name(name) if name and path.with_name(name).exists() else None
 
 
-def _labelled(path: Path, x: np.ndarray, y: np.ndarray, x_test: np.ndarray | None = None, y_test: np.ndarray | None = None) -> Dataset:
+def _labelled(
+    path: Path,
+    x: np.ndarray,
+    y: np.ndarray,
+    x_test: np.ndarray | None = None,
+    y_test: np.ndarray | None = None,
+) -> Dataset:
     """Labels of any kind become numbers; without test rows some are set aside."""
     from sklearn.model_selection import train_test_split
 
     for labels in (y, y_test):
         if labels is not None and labels.ndim == 2 and labels.shape[1] > 1:
-            raise DataError(f"{path}: labels of shape {labels.shape} have a column for each class; give one label a row, as y.argmax(1) does")
+            raise DataError(
+                f"{path}: labels of shape {labels.shape} have a column for each class; give one label a row, as y.argmax(1) does"
+            )
     x, y = as_rows(path, x), y.reshape(-1)
     if len(x) != len(y):
         raise DataError(f"{path}: {len(x)} rows but {len(y)} labels")
     every = y if y_test is None else np.concatenate([y, y_test.reshape(-1)])
-    if every.dtype.kind == "f" and not (np.isfinite(every).all() and (every == every.round()).all()):
-        raise DataError(f"{path}: the labels are fractions, missing or infinite; labels must name classes")
+    if every.dtype.kind == "f" and not (
+        np.isfinite(every).all() and (every == every.round()).all()
+    ):
+        raise DataError(
+            f"{path}: the labels are fractions, missing or infinite; labels must name classes"
+        )
     if every.dtype.kind == "f" and np.abs(every).max(initial=0) > 2**53:
-        raise DataError(f"{path}: the labels reach {np.abs(every).max():.3g}, where floating-point numbers skip integers; use integers or words")
+        raise DataError(
+            f"{path}: the labels reach {np.abs(every).max():.3g}, where floating-point numbers skip integers; use integers or words"
+        )
     if every.dtype.kind == "f":
         every = every.astype(np.int64)  # 1.0 and 1 are the same class
     names, codes = np.unique(every, return_inverse=True)
     if len(names) < 2:
-        raise DataError(f"{path}: all labels are {names[0] if len(names) else 'missing'}; there must be two classes at least")
+        raise DataError(
+            f"{path}: all labels are {names[0] if len(names) else 'missing'}; there must be two classes at least"
+        )
     if x_test is None:
         if len(x) < 10:
-            raise DataError(f"{path} has {len(x)} rows only; at least 10 are needed to set some aside as a test set")
+            raise DataError(
+                f"{path} has {len(x)} rows only; at least 10 are needed to set some aside as a test set"
+            )
         seldom = np.bincount(codes).min() < 2
-        parts: list[Any] = train_test_split(x, codes, test_size=TEST_SHARE, random_state=0, stratify=None if seldom else codes)
+        parts: list[Any] = train_test_split(
+            x, codes, test_size=TEST_SHARE, random_state=0, stratify=None if seldom else codes
+        )
         return Dataset(path.stem, parts[0], parts[2], parts[1], parts[3], tuple(map(str, names)))
     test = as_rows(path, x_test)
     if test.dtype != x.dtype:
-        raise DataError(f"{path}: training images are {x.dtype} but test images {test.dtype}; bytes count as pixels, so use one type for both")
+        raise DataError(
+            f"{path}: training images are {x.dtype} but test images {test.dtype}; bytes count as pixels, so use one type for both"
+        )
     return Dataset(path.stem, x, codes[: len(y)], test, codes[len(y) :], tuple(map(str, names)))
 
 

@@ -19,10 +19,14 @@ def check_classes(labels: Any, name: str = "y") -> np.ndarray:
 
 def class_places(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
     if (y.dtype.kind in "OUS") != (classes.dtype.kind in "OUS"):
-        raise ValueError(f"y has labels of type {y.dtype}, but the classes are {classes.dtype}: {classes}")
+        raise ValueError(
+            f"y has labels of type {y.dtype}, but the classes are {classes.dtype}: {classes}"
+        )
     place: np.ndarray = np.searchsorted(classes, y).clip(max=len(classes) - 1)
     if len(unknown := np.unique(y[classes[place] != y])):
-        raise ValueError(f"y has labels that are not among the classes {classes}: {unknown}; name all classes in the first partial_fit")
+        raise ValueError(
+            f"y has labels that are not among the classes {classes}: {unknown}; name all classes in the first partial_fit"
+        )
     return place.astype(np.int64)
 
 
@@ -30,8 +34,12 @@ def check_partial_fit(known: np.ndarray | None, classes: Any) -> np.ndarray:
     """The classes of a model that learns chunk by chunk: named by its first call, and the same in every other."""
     if known is None:
         if classes is None:
-            raise ValueError("classes must be given to the first call of partial_fit: all labels that any chunk may have")
+            raise ValueError(
+                "classes must be given to the first call of partial_fit: all labels that any chunk may have"
+            )
         return check_classes(classes, "classes")
     if classes is not None and not np.array_equal(unique_labels(classes), known):
-        raise ValueError(f"classes={unique_labels(classes)} differ from those of the first call, {known}")
+        raise ValueError(
+            f"classes={unique_labels(classes)} differ from those of the first call, {known}"
+        )
     return known

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 from sklearn.utils import check_array
 
-from tensorswitch.kernels import check_depth, check_kind, kernels
+from tensorswitch.kernels import check_depth, check_kind, diagonal_factor, equivalent_kernels
 
 __all__ = ["EquivalentKernel"]
 
@@ -32,7 +32,9 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
     True
     """
 
-    def __init__(self, kind: str = "ts", depth: int = 1, scale: float = 1.0, scale_bounds: Any = (1e-5, 1e5)) -> None:
+    def __init__(
+        self, kind: str = "ts", depth: int = 1, scale: float = 1.0, scale_bounds: Any = (1e-5, 1e5)
+    ) -> None:
         self.kind = kind
         self.depth = depth
         self.scale = scale
@@ -49,18 +51,23 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
         kind, depth = check_kind(self.kind), check_depth(self.depth)
         X = check_array(X, dtype=[np.float64, np.float32])
         Y = None if Y is None else check_array(Y, dtype=X.dtype)
-        K = self.scale * kernels(X, Y, depths=[depth], kinds=[kind])[kind, depth]
+        K = self.scale * equivalent_kernels(X, Y, depths=[depth], kinds=[kind])[kind, depth]
         if not eval_gradient:
             return K
-        return K, K[:, :, np.newaxis] if not self.hyperparameter_scale.fixed else np.empty((*K.shape, 0))
+        return K, K[:, :, np.newaxis] if not self.hyperparameter_scale.fixed else np.empty(
+            (*K.shape, 0)
+        )
 
     def diag(self, X: Any) -> Any:
         """``scale · ‖x‖²``, at any depth."""
         X = check_array(X, dtype=[np.float64, np.float32])
-        return self.scale * np.einsum("ij,ij->i", X, X)
+        factor = diagonal_factor(check_kind(self.kind), check_depth(self.depth))
+        return self.scale * factor * np.einsum("ij,ij->i", X, X)
 
     def is_stationary(self) -> bool:
         return False
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(kind={self.kind!r}, depth={self.depth}, scale={self.scale:.3g})"
+        return (
+            f"{type(self).__name__}(kind={self.kind!r}, depth={self.depth}, scale={self.scale:.3g})"
+        )

@@ -28,7 +28,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from tensorswitch._progress import track
 from tensorswitch.estimators._labels import check_classes, class_places
 from tensorswitch.estimators._transaction import unchanged_on_error
-from tensorswitch.kernels import check_depth, check_kind, kernels
+from tensorswitch.kernels import check_depth, check_kind, equivalent_kernels
 
 __all__ = ["TSKernelSVC", "kernel_svc_grid"]
 
@@ -121,26 +121,52 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Solve every pair of classes."""
         kind, depth = check_kind(self.kernel), check_depth(self.depth)
         if self.decision_function_shape not in ("ovr", "ovo"):
-            raise ValueError(f"decision_function_shape must be 'ovr' or 'ovo', got {self.decision_function_shape!r}")
+            raise ValueError(
+                f"decision_function_shape must be 'ovr' or 'ovo', got {self.decision_function_shape!r}"
+            )
         _check_positive("C", self.C)
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
         pairs = _Pairs(y)
         self.classes_, labels = pairs.classes, pairs.labels
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        weight = (
+            None
+            if sample_weight is None
+            else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        )
         if weight is not None and len(used := np.unique(labels[weight > 0])) < len(self.classes_):
-            raise ValueError(f"every sample of class {self.classes_[np.setdiff1d(labels, used)[0]]} has a sample_weight of zero")
+            raise ValueError(
+                f"every sample of class {self.classes_[np.setdiff1d(labels, used)[0]]} has a sample_weight of zero"
+            )
         factors = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
         X = _prepared(X, self.normalize)
-        options = {"C": self.C, "tol": self.tol, "shrinking": self.shrinking, "cache_size": self.cache_size, "max_iter": self.max_iter}
+        options = {
+            "C": self.C,
+            "tol": self.tol,
+            "shrinking": self.shrinking,
+            "cache_size": self.cache_size,
+            "max_iter": self.max_iter,
+        }
 
         def job(i: int, j: int, rows: np.ndarray) -> Machine:
             if weight is not None:
                 rows = rows[weight[rows] > 0]  # libsvm leaves the others out, and counts anew
-            gram = kernels(X[rows], depths=[depth], kinds=[kind], dtype=torch.float64)[kind, depth]
-            solver = SVC(kernel="precomputed", class_weight={0: factors[i], 1: factors[j]}, **options)
-            return _solve(solver, gram, labels[rows] == j, rows, None if weight is None else weight[rows])
+            gram = equivalent_kernels(X[rows], depths=[depth], kinds=[kind], dtype=torch.float64)[
+                kind, depth
+            ]
+            solver = SVC(
+                kernel="precomputed", class_weight={0: factors[i], 1: factors[j]}, **options
+            )
+            return _solve(
+                solver, gram, labels[rows] == j, rows, None if weight is None else weight[rows]
+            )
 
-        machines = pairs.run(job, lambda rows: 8 * rows**2 + _cache_bytes(self.cache_size), self.max_memory_gb, self.n_jobs, self.verbose)
+        machines = pairs.run(
+            job,
+            lambda rows: 8 * rows**2 + _cache_bytes(self.cache_size),
+            self.max_memory_gb,
+            self.n_jobs,
+            self.verbose,
+        )
 
         self.support_ = np.unique(np.concatenate([m.support for m in machines]))
         self.support_vectors_ = X[self.support_]
@@ -175,7 +201,13 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         step = max(1, PREDICT_BYTES // (8 * len(self.support_)))
         parts = []
         for start in range(0, len(X), step):
-            K = kernels(X[start : start + step], self.support_vectors_, depths=[depth], kinds=[kind], dtype=torch.float64)[kind, depth]
+            K = equivalent_kernels(
+                X[start : start + step],
+                self.support_vectors_,
+                depths=[depth],
+                kinds=[kind],
+                dtype=torch.float64,
+            )[kind, depth]
             parts.append(K @ self.pair_coef_.T + self.intercept_)
         return np.concatenate(parts)
 
@@ -214,14 +246,27 @@ def kernel_svc_grid(
     X, X_val = _prepared(X, normalize), _prepared(X_val, normalize)
     matrices = _matrices_that_fit(pairs, len(X_val), cache_size, max_memory_gb)
     together = len(kinds) * len(depths) <= matrices
-    batches = [(kinds, depths)] if together else [([k], depths[s : s + matrices]) for k in kinds for s in range(0, len(depths), matrices)]
+    batches = (
+        [(kinds, depths)]
+        if together
+        else [
+            ([k], depths[s : s + matrices]) for k in kinds for s in range(0, len(depths), matrices)
+        ]
+    )
     largest = max(len(k) * len(d) for k, d in batches)
 
     def job(i: int, j: int, rows: np.ndarray) -> dict[tuple[str, int, float], np.ndarray]:
         decisions = {}
         for some_kinds, some_depths in batches:
-            wanted: dict[str, Any] = {"depths": some_depths, "kinds": some_kinds, "dtype": torch.float64}
-            grams, across = kernels(X[rows], **wanted), kernels(X_val, X[rows], **wanted)
+            wanted: dict[str, Any] = {
+                "depths": some_depths,
+                "kinds": some_kinds,
+                "dtype": torch.float64,
+            }
+            grams, across = (
+                equivalent_kernels(X[rows], **wanted),
+                equivalent_kernels(X_val, X[rows], **wanted),
+            )
             for key in list(grams):
                 gram, test = grams.pop(key), across.pop(key)
                 for C in Cs:
@@ -237,7 +282,9 @@ def kernel_svc_grid(
     results = pairs.run(job, need, max_memory_gb, n_jobs, verbose)
     errors = {}
     for key in results[0]:
-        predicted = pairs.classes[_vote(np.stack([r[key] for r in results], axis=1), len(pairs.classes))]
+        predicted = pairs.classes[
+            _vote(np.stack([r[key] for r in results], axis=1), len(pairs.classes))
+        ]
         errors[key] = float(np.mean(predicted != y_val))
     return errors
 
@@ -252,10 +299,19 @@ class _Pairs:
         self.pairs = list(combinations(range(len(self.classes)), 2))
         self.rows = [np.flatnonzero((self.labels == i) | (self.labels == j)) for i, j in self.pairs]
 
-    def run(self, job: Callable[..., Any], need: Callable[[int], int], max_memory_gb: float | None, n_jobs: int | None, verbose: bool) -> list[Any]:
+    def run(
+        self,
+        job: Callable[..., Any],
+        need: Callable[[int], int],
+        max_memory_gb: float | None,
+        n_jobs: int | None,
+        verbose: bool,
+    ) -> list[Any]:
         """``job(i, j, rows)`` for each pair, as many at a time as jobs and memory allow; ``need`` gives the bytes for a number of rows."""
         backend, default = get_active_backend(prefer="threads")
-        workers = min(backend.effective_n_jobs(default if n_jobs is None else n_jobs), len(self.pairs))
+        workers = min(
+            backend.effective_n_jobs(default if n_jobs is None else n_jobs), len(self.pairs)
+        )
         if max_memory_gb is not None:
             _check_positive("max_memory_gb", max_memory_gb)
             largest = max(range(len(self.rows)), key=lambda number: len(self.rows[number]))
@@ -267,10 +323,20 @@ class _Pairs:
                     f"but max_memory_gb is {max_memory_gb}; raise it, lower cache_size, or fit fewer rows"
                 )
             workers = min(workers, int(max_memory_gb * 2**30 // most))
-        tasks = (joblib.delayed(job)(i, j, rows) for (i, j), rows in zip(self.pairs, self.rows, strict=True))
+        tasks = (
+            joblib.delayed(job)(i, j, rows)
+            for (i, j), rows in zip(self.pairs, self.rows, strict=True)
+        )
         with _torch_threads(1 if workers > 1 else torch.get_num_threads()):
-            parallel = joblib.Parallel(n_jobs=workers, prefer="threads", return_as="generator" if verbose else "list", pre_dispatch=workers)
-            return list(track(parallel(tasks), len(self.pairs), "pairs of classes", "pair", verbose))
+            parallel = joblib.Parallel(
+                n_jobs=workers,
+                prefer="threads",
+                return_as="generator" if verbose else "list",
+                pre_dispatch=workers,
+            )
+            return list(
+                track(parallel(tasks), len(self.pairs), "pairs of classes", "pair", verbose)
+            )
 
 
 @contextmanager
@@ -284,12 +350,20 @@ def _torch_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _matrices_that_fit(pairs: _Pairs, validation_rows: int, cache_size: float, max_memory_gb: float | None) -> int:
+def _matrices_that_fit(
+    pairs: _Pairs, validation_rows: int, cache_size: float, max_memory_gb: float | None
+) -> int:
     if max_memory_gb is None:
         return sys.maxsize
     _check_positive("max_memory_gb", max_memory_gb)
     rows = max(len(r) for r in pairs.rows)
-    return max(1, int((max_memory_gb * 2**30 - _cache_bytes(cache_size)) // (8 * rows * (rows + validation_rows))))
+    return max(
+        1,
+        int(
+            (max_memory_gb * 2**30 - _cache_bytes(cache_size))
+            // (8 * rows * (rows + validation_rows))
+        ),
+    )
 
 
 def _cache_bytes(cache_size: float) -> int:
@@ -297,9 +371,20 @@ def _cache_bytes(cache_size: float) -> int:
     return int(cache_size * 2**20)
 
 
-def _solve(solver: SVC, gram: np.ndarray, is_second: np.ndarray, rows: np.ndarray, weight: np.ndarray | None = None) -> Machine:
+def _solve(
+    solver: SVC,
+    gram: np.ndarray,
+    is_second: np.ndarray,
+    rows: np.ndarray,
+    weight: np.ndarray | None = None,
+) -> Machine:
     solver.fit(gram, is_second.astype(np.int64), sample_weight=weight)
-    return Machine(rows[solver.support_], -solver.dual_coef_[0], -float(solver.intercept_[0]), int(np.max(solver.n_iter_)))
+    return Machine(
+        rows[solver.support_],
+        -solver.dual_coef_[0],
+        -float(solver.intercept_[0]),
+        int(np.max(solver.n_iter_)),
+    )
 
 
 def _vote(decisions: np.ndarray, n_classes: int) -> np.ndarray:
@@ -318,5 +403,10 @@ def _prepared(X: np.ndarray, normalize: bool) -> np.ndarray:
 
 
 def _check_positive(name: str, value: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not np.isfinite(value) or value <= 0:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, Real)
+        or not np.isfinite(value)
+        or value <= 0
+    ):
         raise ValueError(f"{name} must be a positive number, got {value!r}")

@@ -79,7 +79,9 @@ class _TSMLP(BaseEstimator):  # type: ignore[misc]
         curves = {name: list(getattr(self, name)) for name in ("loss_curve_", "validation_curve_")}
         return {"_learner": copy.deepcopy(self._learner), **curves}
 
-    def _fit(self, X: np.ndarray, targets: np.ndarray, outputs: int, labels: np.ndarray | None) -> Self:
+    def _fit(
+        self, X: np.ndarray, targets: np.ndarray, outputs: int, labels: np.ndarray | None
+    ) -> Self:
         check_positive(max_iter=self.max_iter, n_iter_no_change=self.n_iter_no_change)
         random = check_random_state(self.random_state)
         if self.warm_start and hasattr(self, "_learner"):
@@ -89,8 +91,14 @@ class _TSMLP(BaseEstimator):  # type: ignore[misc]
         held = None
         if self.early_stopping:
             if not 0 < self.validation_fraction < 1:
-                raise ValueError(f"validation_fraction must be between 0 and 1, got {self.validation_fraction!r}")
-            options = {"test_size": self.validation_fraction, "random_state": random.randint(2**31), "stratify": labels}
+                raise ValueError(
+                    f"validation_fraction must be between 0 and 1, got {self.validation_fraction!r}"
+                )
+            options = {
+                "test_size": self.validation_fraction,
+                "random_state": random.randint(2**31),
+                "stratify": labels,
+            }
             X, X_held, targets, held_targets = train_test_split(X, targets, **options)
             held = Rows.from_numpy(X_held, held_targets).to(self.device)
         rows = Rows.from_numpy(X, targets).to(self.device)
@@ -103,9 +111,15 @@ class _TSMLP(BaseEstimator):  # type: ignore[misc]
                     loss, error = self._learner.evaluate(held)
                     criterion = loss if np.isnan(error) else error
                     self.validation_curve_.append(criterion)
-                bar(note=f"loss {self.loss_curve_[-1]:.4f}" + ("" if held is None else f", validation {criterion:.4f}"))
+                bar(
+                    note=f"loss {self.loss_curve_[-1]:.4f}"
+                    + ("" if held is None else f", validation {criterion:.4f}")
+                )
                 if criterion < best and held is not None:
-                    kept = {name: value.clone() for name, value in self._learner.network.state_dict().items()}
+                    kept = {
+                        name: value.clone()
+                        for name, value in self._learner.network.state_dict().items()
+                    }
                 waited = 0 if criterion < best - self.tol else waited + 1
                 best = min(best, criterion)
                 if waited >= self.n_iter_no_change:
@@ -124,7 +138,9 @@ class _TSMLP(BaseEstimator):  # type: ignore[misc]
         check_above_zero(learning_rate_init=self.learning_rate_init)
         check_number(alpha=self.alpha)
         shape = self._network_shape()
-        with torch.random.fork_rng(devices=[]):  # the weights depend on random_state alone, and leave torch's own numbers as they were
+        with torch.random.fork_rng(
+            devices=[]
+        ):  # the weights depend on random_state alone, and leave torch's own numbers as they were
             torch.manual_seed(random.randint(2**31))
             network = mlp(n_in, outputs, **shape)
         self._learner = Learner(
@@ -146,19 +162,39 @@ class _TSMLP(BaseEstimator):  # type: ignore[misc]
     def _network_shape(self) -> dict[str, Any]:
         """What the network is built from."""
         sizes = self.hidden_layer_sizes
-        several = list(sizes) if isinstance(sizes, Iterable) and not isinstance(sizes, str) else [sizes]
-        if not several or not all(isinstance(n, Integral) and not isinstance(n, bool) and n > 0 for n in several):
-            raise ValueError(f"hidden_layer_sizes must be a positive integer or some of them, got {sizes!r}")
+        several = (
+            list(sizes) if isinstance(sizes, Iterable) and not isinstance(sizes, str) else [sizes]
+        )
+        if not several or not all(
+            isinstance(n, Integral) and not isinstance(n, bool) and n > 0 for n in several
+        ):
+            raise ValueError(
+                f"hidden_layer_sizes must be a positive integer or some of them, got {sizes!r}"
+            )
         kind = self.kind
         if self.learn_gates is not None and kind in ("ts-lrc", "ts-ibp-lrc"):
             kind = "ts-ibp-lrc" if self.learn_gates else "ts-lrc"
-        return {"kind": kind, "depth": len(several), "width": [int(n) for n in several], "bias": bool(self.bias)}
+        return {
+            "kind": kind,
+            "depth": len(several),
+            "width": [int(n) for n in several],
+            "bias": bool(self.bias),
+        }
 
     def _go_on(self) -> None:
         """With the network as it is; settings of the steps may have changed, what it is built from may not."""
-        before, now = self._learner_shape, {**self._network_shape(), "optimizer": self.optimizer, "device": self.device}
-        if changed := [f"{name} was {before[name]!r} and is {now[name]!r}" for name in now if now[name] != before[name]]:
-            raise ValueError(f"warm_start goes on with the same network, but {', '.join(changed)}; set warm_start=False to begin anew")
+        before, now = (
+            self._learner_shape,
+            {**self._network_shape(), "optimizer": self.optimizer, "device": self.device},
+        )
+        if changed := [
+            f"{name} was {before[name]!r} and is {now[name]!r}"
+            for name in now
+            if now[name] != before[name]
+        ]:
+            raise ValueError(
+                f"warm_start goes on with the same network, but {', '.join(changed)}; set warm_start=False to begin anew"
+            )
         check_above_zero(learning_rate_init=self.learning_rate_init)
         check_number(alpha=self.alpha, momentum=self.momentum)
         check_positive(batch_size=self.batch_size)
@@ -230,8 +266,14 @@ class TSMLPClassifier(ClassifierMixin, _TSMLP):  # type: ignore[misc]
         X, y = validate_data(self, X, y, dtype=np.float32, order="C")
         check_classification_targets(y)
         classes = check_classes(y)
-        if self.warm_start and hasattr(self, "classes_") and not np.array_equal(classes, self.classes_):
-            raise ValueError(f"warm_start needs the classes of the fit before, {self.classes_}, got {classes}")
+        if (
+            self.warm_start
+            and hasattr(self, "classes_")
+            and not np.array_equal(classes, self.classes_)
+        ):
+            raise ValueError(
+                f"warm_start needs the classes of the fit before, {self.classes_}, got {classes}"
+            )
         self.classes_ = classes
         targets = class_places(y, classes)
         return self._fit(X, targets, len(classes), targets)
@@ -276,7 +318,9 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, _TSMLP):  # type: ignore[
     @unchanged_on_error
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows and targets."""
-        X, y = validate_data(self, X, y, dtype=np.float32, order="C", multi_output=True, y_numeric=True)
+        X, y = validate_data(
+            self, X, y, dtype=np.float32, order="C", multi_output=True, y_numeric=True
+        )
         targets = self._targets(y, self.warm_start and hasattr(self, "_learner"))
         return self._fit(X, targets, targets.shape[1], None)
 
@@ -284,7 +328,9 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, _TSMLP):  # type: ignore[
     def partial_fit(self, X: Any, y: Any) -> Self:
         """One epoch over a chunk of rows."""
         first = not hasattr(self, "_learner")
-        X, y = validate_data(self, X, y, dtype=np.float32, order="C", reset=first, multi_output=True, y_numeric=True)
+        X, y = validate_data(
+            self, X, y, dtype=np.float32, order="C", reset=first, multi_output=True, y_numeric=True
+        )
         targets = self._targets(y, not first)
         return self._partial_fit(X, targets, targets.shape[1], first)
 
@@ -293,7 +339,9 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, _TSMLP):  # type: ignore[
     def _targets(self, y: np.ndarray, going_on: bool) -> np.ndarray:
         shape = y.shape[1:]
         if going_on and shape != self._shape:
-            raise ValueError(f"y has rows of shape {shape}, but those learned before had {self._shape}")
+            raise ValueError(
+                f"y has rows of shape {shape}, but those learned before had {self._shape}"
+            )
         self._shape = shape
         return np.ascontiguousarray(y.reshape(len(y), -1), dtype=np.float32)
 

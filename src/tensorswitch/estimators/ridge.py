@@ -18,8 +18,10 @@ from tensorswitch._checks import check_positive, from_numpy
 from tensorswitch._pca import principal_components
 from tensorswitch.estimators._labels import check_classes, check_partial_fit, class_places
 from tensorswitch.estimators._transaction import unchanged_on_error
-from tensorswitch.ridge import RidgeStatistics, Solution, apply_readout, choose_solver, draw_gates, solve
-from tensorswitch.ridge.problem import check_alphas
+from tensorswitch.ridge import RidgeStatistics, Solution, apply_readout, choose_solver, draw_gates
+from tensorswitch.ridge._penalty import check_alphas
+from tensorswitch.ridge._validation import Problem
+from tensorswitch.ridge.choice import solve_checked
 
 __all__ = ["TSRidgeClassifier", "TSRidgeRegressor"]
 
@@ -28,7 +30,9 @@ PREDICT_ROWS = 8192
 
 def _sums(model: _TSRidge) -> bool:
     if model.solver not in ("auto", "streaming"):
-        raise AttributeError(f"partial_fit needs solver='streaming' or 'auto', got solver={model.solver!r}")
+        raise AttributeError(
+            f"partial_fit needs solver='streaming' or 'auto', got solver={model.solver!r}"
+        )
     return True
 
 
@@ -86,21 +90,26 @@ class _TSRidge(BaseEstimator):  # type: ignore[misc]
         weight = self._weights(X, sample_weight)
         front = self._new_front(X, weight)
         x, t = front(X), from_numpy(targets)
-        chosen = choose_solver(len(x), x.shape[1], self._gates(), t.shape[1], solver=self.solver, memory_gb=self.memory_gb, dtype=x.dtype)
-        statistics = None
-        if chosen.solver == "streaming":
-            statistics = RidgeStatistics(front.gate_weights, t.shape[1], dtype=x.dtype, forgetting=self.forgetting).update(x, t, weight)
-            solution = statistics.solve(self.alpha)
-        else:
-            options: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter, "memory_gb": self.memory_gb, "progress": self.verbose}
-            solution = solve(x, t, front.gate_weights, self.alpha, solver=chosen.solver, sample_weight=weight, **options)
-        self._keep(front, chosen.solver, statistics, solution)
+        problem = Problem.checked(x, t, front.gate_weights, weight, "relu")
+        options: dict[str, Any] = {
+            "tol": self.tol,
+            "max_iter": self.max_iter,
+            "progress": self.verbose,
+        }
+        solved = solve_checked(
+            problem, self.alpha, self.solver, self.memory_gb, forgetting=self.forgetting, **options
+        )
+        self._keep(front, solved.solver, solved.statistics, solved.solution)
 
-    def _partial_fit(self, X: np.ndarray, targets: np.ndarray, sample_weight: Any, first: bool) -> None:
+    def _partial_fit(
+        self, X: np.ndarray, targets: np.ndarray, sample_weight: Any, first: bool
+    ) -> None:
         """Add rows to the sums; the readout is solved when it is next needed."""
         weight = self._weights(X, sample_weight)
         if not first and self._statistics is None:
-            raise ValueError(f"this model was fitted by the {self.solver_!r} solver, which keeps no sums to add to; fit it with solver='streaming'")
+            raise ValueError(
+                f"this model was fitted by the {self.solver_!r} solver, which keeps no sums to add to; fit it with solver='streaming'"
+            )
         front = self._new_front(X, weight) if first else self._front
         x, t = front(X), from_numpy(targets)
         if not first:
@@ -110,12 +119,27 @@ class _TSRidge(BaseEstimator):  # type: ignore[misc]
             return
         check_alphas(self.alpha, 1.0)
         sizes = (len(x), x.shape[1], self._gates(), t.shape[1])
-        choose_solver(*sizes, solver="streaming", memory_gb=self.memory_gb, dtype=x.dtype, in_chunks=True)
-        statistics = RidgeStatistics(front.gate_weights, t.shape[1], dtype=x.dtype, forgetting=self.forgetting).update(x, t, weight)
+        choose_solver(
+            *sizes, solver="streaming", memory_gb=self.memory_gb, dtype=x.dtype, in_chunks=True
+        )
+        statistics = RidgeStatistics(
+            front.gate_weights, t.shape[1], dtype=x.dtype, forgetting=self.forgetting
+        ).update(x, t, weight)
         self._keep(front, "streaming", statistics, None)
 
-    def _keep(self, front: _Front, solver: str, statistics: RidgeStatistics | None, solution: Solution | None) -> None:
-        self._front, self.solver_, self._statistics, self._solution = front, solver, statistics, solution
+    def _keep(
+        self,
+        front: _Front,
+        solver: str,
+        statistics: RidgeStatistics | None,
+        solution: Solution | None,
+    ) -> None:
+        self._front, self.solver_, self._statistics, self._solution = (
+            front,
+            solver,
+            statistics,
+            solution,
+        )
         self.gate_weights_ = [w.numpy() for w in front.gate_weights]
 
     def _new_front(self, X: np.ndarray, weight: Tensor | None) -> _Front:
@@ -125,7 +149,9 @@ class _TSRidge(BaseEstimator):  # type: ignore[misc]
         if self.pca is not None:
             check_positive(pca=self.pca)
             if self.pca > min(X.shape):
-                raise ValueError(f"pca={self.pca} components cannot be had from {X.shape[0]} rows of {X.shape[1]} features")
+                raise ValueError(
+                    f"pca={self.pca} components cannot be had from {X.shape[0]} rows of {X.shape[1]} features"
+                )
             s = np.ones(len(X), X.dtype) if weight is None else weight.numpy()
             mean = (s @ X / max(s.sum(), np.finfo(X.dtype).tiny)).astype(X.dtype)
             basis = principal_components(np.sqrt(s)[:, None] * (X - mean), int(self.pca))
@@ -133,7 +159,9 @@ class _TSRidge(BaseEstimator):  # type: ignore[misc]
         generator = torch.Generator().manual_seed(random.randint(2**31))
         gate_weights = draw_gates(n_in, self._gates(), generator, from_numpy(X[:0]).dtype)
         if self.fit_intercept:
-            constant = n_in - 1  # the input that is one; above the first layer, the gate that is always open
+            constant = (
+                n_in - 1
+            )  # the input that is one; above the first layer, the gate that is always open
             for w in gate_weights:
                 w[0] = 0
                 w[0, constant] = 1
@@ -152,7 +180,9 @@ class _TSRidge(BaseEstimator):  # type: ignore[misc]
     def _weights(X: np.ndarray, sample_weight: Any) -> Tensor | None:
         if sample_weight is None:
             return None
-        return from_numpy(_check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True))
+        return from_numpy(
+            _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
+        )
 
     @property
     def solution_(self) -> Solution:
@@ -182,10 +212,15 @@ class _TSRidge(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "solver_")
         X = validate_data(self, X, dtype=self.gate_weights_[0].dtype, order="C", reset=False)
         weight, front = self.solution_.weight, self._front
-        parts = [apply_readout(front(X[start : start + PREDICT_ROWS]), front.gate_weights, weight) for start in range(0, len(X), PREDICT_ROWS)]
+        parts = [
+            apply_readout(front(X[start : start + PREDICT_ROWS]), front.gate_weights, weight)
+            for start in range(0, len(X), PREDICT_ROWS)
+        ]
         return torch.cat(parts).numpy()
 
-    def _validated(self, X: Any, y: Any, first: bool, **options: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _validated(
+        self, X: Any, y: Any, first: bool, **options: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
         dtype = [np.float64, np.float32] if first else self.gate_weights_[0].dtype
         X, y = validate_data(self, X, y, dtype=dtype, order="C", reset=first, **options)
         return X, y
@@ -258,7 +293,9 @@ class TSRidgeClassifier(ClassifierMixin, _TSRidge):  # type: ignore[misc]
     @staticmethod
     def _targets(y: np.ndarray, classes: np.ndarray, dtype: Any) -> np.ndarray:
         """±1, a column for each class; a single one for two classes."""
-        targets = np.where(class_places(y, classes)[:, None] == np.arange(len(classes)), 1, -1).astype(dtype)
+        targets = np.where(
+            class_places(y, classes)[:, None] == np.arange(len(classes)), 1, -1
+        ).astype(dtype)
         return targets[:, 1:] if len(classes) == 2 else targets
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -269,7 +306,9 @@ class TSRidgeClassifier(ClassifierMixin, _TSRidge):  # type: ignore[misc]
     def predict(self, X: Any) -> np.ndarray:
         """The class of largest output."""
         outputs = self._outputs(X)
-        return self.classes_[(outputs[:, 0] > 0).astype(int) if outputs.shape[1] == 1 else outputs.argmax(1)]  # type: ignore[no-any-return]
+        single = outputs.shape[1] == 1
+        places = (outputs[:, 0] > 0).astype(int) if single else outputs.argmax(1)
+        return self.classes_[places]  # type: ignore[no-any-return]
 
 
 class TSRidgeRegressor(MultiOutputMixin, RegressorMixin, _TSRidge):  # type: ignore[misc]
@@ -304,7 +343,9 @@ class TSRidgeRegressor(MultiOutputMixin, RegressorMixin, _TSRidge):  # type: ign
         first = not hasattr(self, "solver_")
         X, y = self._validated(X, y, first, multi_output=True, y_numeric=True)
         if not first and (y.ndim == 1) != self._flat:
-            raise ValueError(f"y has {y.ndim} axes, but the first chunk had {1 if self._flat else 2}")
+            raise ValueError(
+                f"y has {y.ndim} axes, but the first chunk had {1 if self._flat else 2}"
+            )
         self._partial_fit(X, self._targets(y, X.dtype), sample_weight, first)
         self._flat = y.ndim == 1
         return self

@@ -1,5 +1,6 @@
-"""The paper's tables and figures."""
+"""The paper's table and figures: :func:`reproduce` makes each of them with one call."""
 
+from tensorswitch.paper._reproduce import Reproduction, reproduce
+from tensorswitch.paper.errors import NoResultsError
 
-class NoResultsError(ValueError):
-    """There is nothing to draw yet."""
+__all__ = ["NoResultsError", "Reproduction", "reproduce"]

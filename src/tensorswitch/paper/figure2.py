@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensorswitch._figures import BLUE, GREY, ORANGE, save_figure
-from tensorswitch.kernels import kernels
+from tensorswitch.experiments.figures import BLUE, GREY, ORANGE, save_figure
+from tensorswitch.kernels import equivalent_kernels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,7 +31,9 @@ STYLES = {1: "-", 2: "--", 3: ":"}
 def curves(depths: tuple[int, ...], angles: np.ndarray) -> dict[tuple[str, int], np.ndarray]:
     """``k(x, y)`` of unit vectors at these angles."""
     y = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    return {key: K[0] for key, K in kernels(np.array([[1.0, 0.0]]), y, depths=depths).items()}
+    return {
+        key: K[0] for key, K in equivalent_kernels(np.array([[1.0, 0.0]]), y, depths=depths).items()
+    }
 
 
 def draw() -> Figure:
@@ -44,7 +46,14 @@ def draw() -> Figure:
     left.plot(angles, np.cos(angles), color=LINEAR, linewidth=1.2, label="linear")
     for (kind, depth), k in curves(PUBLISHED, angles).items():
         colour = SS if kind == "ss" else TS
-        left.plot(angles, k, color=colour, linestyle=STYLES[depth], linewidth=2, label=f"{kind.upper()}, L = {depth}")
+        left.plot(
+            angles,
+            k,
+            color=colour,
+            linestyle=STYLES[depth],
+            linewidth=2,
+            label=f"{kind.upper()}, L = {depth}",
+        )
     left.legend(frameon=False, ncols=1, loc="lower left", fontsize=9)
     left.set_title("As in the paper", fontsize=11)
 
@@ -53,9 +62,27 @@ def draw() -> Figure:
         shade = 0.4 + 0.6 * number / (len(DEEP) - 1)
         right.plot(angles, deep["ss", depth], color=SS, alpha=shade, linewidth=2)
         right.plot(angles, deep["ts", depth], color=TS, alpha=shade, linewidth=2)
-        right.annotate(f"{depth}", (np.pi, deep["ss", depth][-1]), xytext=(4, 0), textcoords="offset points", color=SS, va="center", fontsize=9)
-        at = angles[np.argmin(abs(deep["ts", depth] - 0.3))]  # where the label stands, just above the curve
-        right.annotate(f"{depth}", (at, 0.3), xytext=(4, 0), textcoords="offset points", color=TS, va="bottom", fontsize=9)
+        right.annotate(
+            f"{depth}",
+            (np.pi, deep["ss", depth][-1]),
+            xytext=(4, 0),
+            textcoords="offset points",
+            color=SS,
+            va="center",
+            fontsize=9,
+        )
+        at = angles[
+            np.argmin(abs(deep["ts", depth] - 0.3))
+        ]  # where the label stands, just above the curve
+        right.annotate(
+            f"{depth}",
+            (at, 0.3),
+            xytext=(4, 0),
+            textcoords="offset points",
+            color=TS,
+            va="bottom",
+            fontsize=9,
+        )
     right.text(2.3, 0.72, "SS goes to 1 everywhere", color=SS, ha="center", fontsize=9)
     right.text(2.3, -0.26, "TS goes to 0 off the origin", color=TS, ha="center", fontsize=9)
     right.set_ylim(-0.32, 1.08)
@@ -67,7 +94,9 @@ def draw() -> Figure:
 
 
 def _angle_axis(axes: Any) -> None:
-    axes.set_xticks([0, np.pi / 4, np.pi / 2, 3 * np.pi / 4, np.pi], ["0", "π/4", "π/2", "3π/4", "π"])
+    axes.set_xticks(
+        [0, np.pi / 4, np.pi / 2, 3 * np.pi / 4, np.pi], ["0", "π/4", "π/2", "3π/4", "π"]
+    )
     axes.set_xlim(0, np.pi)
     axes.set_xlabel("angle θ between x and y")
     axes.axhline(0, color="#bbbbbb", linewidth=0.8, zorder=0)

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from tensorswitch._figures import BLUE, COLOURS, GREEN, ORANGE, PURPLE, look
-from tensorswitch.paper import NoResultsError
-from tensorswitch.paper.table1 import NAMES
-from tensorswitch.records import Record
+from tensorswitch.experiments.figures import BLUE, COLOURS, GREEN, ORANGE, PURPLE, look
+from tensorswitch.experiments.records import Record
+from tensorswitch.paper.errors import NoResultsError
+from tensorswitch.paper.table1 import TITLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,7 +45,9 @@ def draw(records: Iterable[Record]) -> Figure:
 
     both = pairs(records)
     if not both:
-        raise NoResultsError("there are no pairs of SS and TS CNNs among the results; run `tensorswitch paper figure4` first")
+        raise NoResultsError(
+            "there are no pairs of SS and TS CNNs among the results; run `tensorswitch paper figure4` first"
+        )
     with look():
         figure = Figure(figsize=(9.5, 4.2), layout="constrained")
         left, right = figure.subplots(1, 2)
@@ -59,13 +61,25 @@ def _scatter(axes: Axes, both: list[tuple[Record, Record]]) -> None:
     axes.axvline(0, color="#999999", linewidth=0.8)
     for data in dict.fromkeys(ss.experiment.data for ss, _ in both):
         points = [
-            (100 * (ss.result.one_pass - ts.result.one_pass), 100 * (ss.result.best - ts.result.best))
+            (
+                100 * (ss.result.one_pass - ts.result.one_pass),
+                100 * (ss.result.best - ts.result.best),
+            )
             for ss, ts in both
             if ss.experiment.data == data and ss.result is not None and ts.result is not None
         ]
         colour, marker = DOTS.get(data, (PURPLE, "D"))
         xs, ys = zip(*points, strict=True)
-        axes.scatter(xs, ys, color=colour, marker=marker, s=36, label=NAMES.get(data, data), edgecolor="white", zorder=3)
+        axes.scatter(
+            xs,
+            ys,
+            color=colour,
+            marker=marker,
+            s=36,
+            label=TITLES.get(data, data),
+            edgecolor="white",
+            zorder=3,
+        )
     axes.set(xlabel="error after one pass, SS − TS, points", ylabel="best error, SS − TS, points")
     axes.margins(0.15)
     axes.set_title("Above and to the right TS is better", fontsize=11)
@@ -73,8 +87,14 @@ def _scatter(axes: Axes, both: list[tuple[Record, Record]]) -> None:
 
 
 def _curves(axes: Axes, both: list[tuple[Record, Record]]) -> None:
-    data = next((d for d in CURVES_OF if any(ss.experiment.data == d for ss, _ in both)), both[0][0].experiment.data)
-    chosen = sorted((p for p in both if p[0].experiment.data == data), key=lambda p: (sum(p[0].experiment.convolutions), p[0].experiment.depth))
+    data = next(
+        (d for d in CURVES_OF if any(ss.experiment.data == d for ss, _ in both)),
+        both[0][0].experiment.data,
+    )
+    chosen = sorted(
+        (p for p in both if p[0].experiment.data == data),
+        key=lambda p: (sum(p[0].experiment.convolutions), p[0].experiment.depth),
+    )
     if len(chosen) > 3:  # the shallowest, one between, and the deepest
         chosen = [chosen[0], chosen[len(chosen) // 2], chosen[-1]]
     for pair, style in zip(chosen, STYLES, strict=False):
@@ -84,8 +104,16 @@ def _curves(axes: Axes, both: list[tuple[Record, Record]]) -> None:
             seconds = list(accumulate(epoch["seconds"] for epoch in result.epochs))
             errors = [100 * epoch["validation_error"] for epoch in result.epochs]
             label = f"{kind} {sum(e.convolutions)}+{e.depth}"
-            axes.plot(seconds, errors, color=COLOURS[e.method], linestyle=style, marker="o", markersize=3, label=label)
+            axes.plot(
+                seconds,
+                errors,
+                color=COLOURS[e.method],
+                linestyle=style,
+                marker="o",
+                markersize=3,
+                label=label,
+            )
     axes.set(xlabel="seconds of training", ylabel="validation error, %")
     axes.set_xlim(left=0)
-    axes.set_title(f"Learning {NAMES.get(data, data)}", fontsize=11)
+    axes.set_title(f"Learning {TITLES.get(data, data)}", fontsize=11)
     axes.legend(frameon=False, fontsize=9)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensorswitch._figures import as_images, look, show_filter
-from tensorswitch.experiments import untrained
-from tensorswitch.paper import NoResultsError
-from tensorswitch.paper.table1 import NAMES
-from tensorswitch.records import Record
+from tensorswitch.experiments.figures import as_images, look, show_filter
+from tensorswitch.experiments.records import Record
+from tensorswitch.experiments.runner import untrained
+from tensorswitch.paper.errors import NoResultsError
+from tensorswitch.paper.table1 import TITLES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +27,11 @@ CAPTION = (
     "the latter without what is left of their random beginning. With one channel red is positive and blue negative."
 )
 UNITS, ACROSS, CLASSES = 16, 8, 10
-PANELS = (("ss", "backpropagation", False), ("ts-ibp", "inverted backpropagation", False), ("ts-ibp", "what was learned", True))
+PANELS = (
+    ("ss", "backpropagation", False),
+    ("ts-ibp", "inverted backpropagation", False),
+    ("ts-ibp", "what was learned", True),
+)
 
 
 def draw(records: Iterable[Record]) -> Figure:
@@ -35,20 +39,30 @@ def draw(records: Iterable[Record]) -> Figure:
     from matplotlib.figure import Figure
 
     found: dict[tuple[str, str], Record] = {}
-    for record in sorted(records, key=lambda r: r.experiment.epochs):  # the longest run is the one that stays
+    for record in sorted(
+        records, key=lambda r: r.experiment.epochs
+    ):  # the longest run is the one that stays
         e = record.experiment
-        if record.result is not None and e.method in ("ss", "ts-ibp") and e.width == UNITS and e.depth == 1 and e.components is None:
+        if (
+            record.result is not None
+            and e.method in ("ss", "ts-ibp")
+            and e.width == UNITS
+            and e.depth == 1
+            and e.components is None
+        ):
             found[e.data, e.method] = record
-    data = [d for d in NAMES if any(d == name for name, _ in found)]
+    data = [d for d in TITLES if any(d == name for name, _ in found)]
     if not data:
-        raise NoResultsError("there are no networks of 16 units on pixels among the results; run `tensorswitch paper figure5` first")
+        raise NoResultsError(
+            "there are no networks of 16 units on pixels among the results; run `tensorswitch paper figure5` first"
+        )
     with look():
         figure = Figure(figsize=(13, 1.5 * len(data)))
         rows = figure.subfigures(len(data), len(PANELS), squeeze=False)
         for row, name in zip(rows, data, strict=True):
             for panel, (method, title, learned) in zip(row, PANELS, strict=True):
                 if (name, method) in found:
-                    _panel(panel, found[name, method], f"{NAMES[name]}, {title}", learned)
+                    _panel(panel, found[name, method], f"{TITLES[name]}, {title}", learned)
     return figure
 
 
@@ -70,7 +84,16 @@ def _panel(panel: Figure, record: Record, title: str, learned: bool) -> None:
     panel.suptitle(title, fontsize=9, y=0.99)
     # Places are given, not found by matplotlib's layout, whose last digits change, so that the same figure is the same file.
     grid = panel.subplots(
-        UNITS // ACROSS, ACROSS, gridspec_kw={"left": 0.02, "right": 0.98, "bottom": 0.05, "top": 0.82, "wspace": 0.06, "hspace": 0.06}
+        UNITS // ACROSS,
+        ACROSS,
+        gridspec_kw={
+            "left": 0.02,
+            "right": 0.98,
+            "bottom": 0.05,
+            "top": 0.82,
+            "wspace": 0.06,
+            "hspace": 0.06,
+        },
     )
     for axes, image in zip(grid.flat, images, strict=True):
         show_filter(axes, image)

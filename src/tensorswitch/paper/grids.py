@@ -10,14 +10,18 @@ from __future__ import annotations
 from itertools import product
 from typing import Any, NamedTuple
 
-from tensorswitch.experiments import Experiment
+from tensorswitch.experiments.experiment import Experiment
 from tensorswitch.paper.published import EPOCHS
 
 __all__ = ["SCALES", "Plan", "plan"]
 
 SCALES = ("smoke", "small", "full")
 COMPONENTS, DEPTHS, MLPS = (32, 64, 128, 256), (1, 2, 3), ("ss", "ts-lrc", "ts-ibp-lrc")
-DIGITS: dict[str, Any] = {"data": "digits", "lr": 1e-2, "batch_size": 32}  # few rows need larger steps
+DIGITS: dict[str, Any] = {
+    "data": "digits",
+    "lr": 1e-2,
+    "batch_size": 32,
+}  # few rows need larger steps
 # Components, depth and C: the paper's best depth, the others found by `benchmarks/svm.py` on 20,000 rows.
 SVMS = {
     ("mnist", "svm-ss"): (64, 5, 10.0),
@@ -61,15 +65,34 @@ def plan(what: str, scale: str) -> Plan:
 
 def _table1(scale: str) -> Plan:
     if scale == "smoke":
-        experiments = [Experiment(data="digits", method=m, depths=(1, 2), Cs=(10.0, 100.0)) for m in ("svm-ss", "svm-ts")]
+        experiments = [
+            Experiment(data="digits", method=m, depths=(1, 2), Cs=(10.0, 100.0))
+            for m in ("svm-ss", "svm-ts")
+        ]
         experiments += [Experiment(data="digits", method="rr", width=32)]
-        experiments += [Experiment(method=m, depth=d, width=32, epochs=3, **DIGITS) for m, d in product(MLPS, (1, 2))]
-        return Plan(experiments + _digit_pairs(), ["the paper's data sets: this is the embedded digits, with networks of 32 units and 3 epochs"])
+        experiments += [
+            Experiment(method=m, depth=d, width=32, epochs=3, **DIGITS)
+            for m, d in product(MLPS, (1, 2))
+        ]
+        return Plan(
+            experiments + _digit_pairs(),
+            [
+                "the paper's data sets: this is the embedded digits, with networks of 32 units and 3 epochs"
+            ],
+        )
     if scale == "small":
         experiments = _ridge() + _one_pass("mnist", seeds=3)
         experiments += [e for data in EPOCHS for e in _long(data, "ss")]
-        experiments += _figure4("small", with_one_pass=True).experiments + _one_pass("cifar10", seeds=1) + _one_pass("svhn", seeds=1)
-        experiments += [e for data, method in product(EPOCHS, ("ts-lrc", "ts-ibp-lrc")) for e in _long(data, method)] + _svms()
+        experiments += (
+            _figure4("small", with_one_pass=True).experiments
+            + _one_pass("cifar10", seeds=1)
+            + _one_pass("svhn", seeds=1)
+        )
+        experiments += [
+            e
+            for data, method in product(EPOCHS, ("ts-lrc", "ts-ibp-lrc"))
+            for e in _long(data, method)
+        ] + _svms()
         return Plan(
             experiments,
             [
@@ -80,10 +103,19 @@ def _table1(scale: str) -> Plan:
             ],
         )
     svms = [
-        Experiment(data=d, method=m, components=c, depths=tuple(range(1, 11)), Cs=(1.0, 10.0, 100.0, 1000.0))
+        Experiment(
+            data=d,
+            method=m,
+            components=c,
+            depths=tuple(range(1, 11)),
+            Cs=(1.0, 10.0, 100.0, 1000.0),
+        )
         for d, m, c in product(EPOCHS, ("svm-ss", "svm-ts"), (*COMPONENTS, None))
     ]
-    ridge = [Experiment(data=d, method="rr", components=c, extra=d == "svhn") for d, c in product(EPOCHS, COMPONENTS)]
+    ridge = [
+        Experiment(data=d, method="rr", components=c, extra=d == "svhn")
+        for d, c in product(EPOCHS, COMPONENTS)
+    ]
     mlps = [
         Experiment(data=d, method=m, depth=n, components=c, epochs=EPOCHS[d], extra=d == "svhn")
         for d, m, n, c in product(EPOCHS, MLPS, DEPTHS, COMPONENTS)
@@ -102,10 +134,14 @@ def _figure4(scale: str, with_one_pass: bool = False) -> Plan:
             for (c, n, e), m in product(pairs, ("cnn-ss", "cnn-ts-lrc"))
             if e > 1 or with_one_pass
         ]
-        return Plan(experiments, ["all but two pairs, which are trained for 5 epochs instead of 100; SVHN"])
+        return Plan(
+            experiments, ["all but two pairs, which are trained for 5 epochs instead of 100; SVHN"]
+        )
     experiments = [
         Experiment(data=d, method=m, convolutions=c, depth=n, epochs=EPOCHS[d], extra=d == "svhn")
-        for d, c, n, m in product(EPOCHS, product((1, 2, 3), repeat=3), DEPTHS, ("cnn-ss", "cnn-ts-lrc"))
+        for d, c, n, m in product(
+            EPOCHS, product((1, 2, 3), repeat=3), DEPTHS, ("cnn-ss", "cnn-ts-lrc")
+        )
     ]
     return Plan(experiments, [])
 
@@ -113,10 +149,15 @@ def _figure4(scale: str, with_one_pass: bool = False) -> Plan:
 def _figure5(scale: str) -> Plan:
     """One hidden layer of 16 units on pixels, by backpropagation and by inverted backpropagation."""
     if scale == "smoke":
-        return Plan([Experiment(method=m, width=16, epochs=10, **DIGITS) for m in ("ss", "ts-ibp")], ["the paper's data sets: this is the digits"])
+        return Plan(
+            [Experiment(method=m, width=16, epochs=10, **DIGITS) for m in ("ss", "ts-ibp")],
+            ["the paper's data sets: this is the digits"],
+        )
     epochs = {"mnist": 200, "cifar10": 200, "svhn": 40}
     experiments = [
-        Experiment(data=d, method=m, width=16, epochs=e, extra=scale == "full" and d == "svhn") for d, e in epochs.items() for m in ("ss", "ts-ibp")
+        Experiment(data=d, method=m, width=16, epochs=e, extra=scale == "full" and d == "svhn")
+        for d, e in epochs.items()
+        for m in ("ss", "ts-ibp")
     ]
     left_out = [] if scale == "full" else ["SVHN's extra training images"]
     return Plan(experiments, left_out)
@@ -127,17 +168,29 @@ def _ridge() -> list[Experiment]:
 
 
 def _one_pass(data: str, seeds: int) -> list[Experiment]:
-    return [Experiment(data=data, method=m, depth=n, components=c, seed=s) for s, c, n, m in product(range(seeds), COMPONENTS, DEPTHS, MLPS)]
+    return [
+        Experiment(data=data, method=m, depth=n, components=c, seed=s)
+        for s, c, n, m in product(range(seeds), COMPONENTS, DEPTHS, MLPS)
+    ]
 
 
 def _long(data: str, method: str) -> list[Experiment]:
-    return [Experiment(data=data, method=method, depth=n, components=c, epochs=EPOCHS[data]) for n, c in LONG[data, method]]
+    return [
+        Experiment(data=data, method=method, depth=n, components=c, epochs=EPOCHS[data])
+        for n, c in LONG[data, method]
+    ]
 
 
 def _svms() -> list[Experiment]:
-    return [Experiment(data=d, method=m, components=c, depths=(n,), Cs=(penalty,)) for (d, m), (c, n, penalty) in SVMS.items()]
+    return [
+        Experiment(data=d, method=m, components=c, depths=(n,), Cs=(penalty,))
+        for (d, m), (c, n, penalty) in SVMS.items()
+    ]
 
 
 def _digit_pairs() -> list[Experiment]:
     shape: dict[str, Any] = {"convolutions": (1, 1), "channels": (8, 16), "width": 32, "epochs": 3}
-    return [Experiment(method=m, depth=n, **shape, **DIGITS) for n, m in product((1, 2), ("cnn-ss", "cnn-ts-lrc"))]
+    return [
+        Experiment(method=m, depth=n, **shape, **DIGITS)
+        for n, m in product((1, 2), ("cnn-ss", "cnn-ts-lrc"))
+    ]

@@ -13,12 +13,13 @@ Three solvers, one answer:
 generalised cross-validation error.
 """
 
+from tensorswitch.ridge._solution import Solution, mean_diagonal
 from tensorswitch.ridge.choice import Choice, choose_solver, solve
 from tensorswitch.ridge.dual import solve_dual
 from tensorswitch.ridge.matrix_free import solve_matrix_free
-from tensorswitch.ridge.problem import Solution, deep_gates, draw_gates, mean_diagonal
 from tensorswitch.ridge.readout import apply_readout
 from tensorswitch.ridge.statistics import RidgeStatistics
+from tensorswitch.switches import deep_gates, draw_gates
 
 __all__ = [
     "Choice",

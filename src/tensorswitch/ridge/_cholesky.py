@@ -38,7 +38,9 @@ class SymmetricPanels:
         Rows of a panel.
     """
 
-    def __init__(self, order: int, dtype: torch.dtype, device: torch.device, panel: int = PANEL) -> None:
+    def __init__(
+        self, order: int, dtype: torch.dtype, device: torch.device, panel: int = PANEL
+    ) -> None:
         self.order = order
         self.spans = [(s, min(s + panel, order)) for s in range(0, order, panel)]
         self.panels = [empty((stop - start, stop), dtype, device) for start, stop in self.spans]

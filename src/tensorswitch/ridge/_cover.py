@@ -13,7 +13,17 @@ from itertools import combinations
 Block = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 
 # The irreducible polynomials that make the fields of 2, 4, 8, … elements.
-POLYNOMIALS = {2: 0b11, 4: 0b111, 8: 0b1011, 16: 0b10011, 32: 0b100101, 64: 0b1000011, 128: 0b10000011, 256: 0b100011011, 512: 0b1000010001}
+POLYNOMIALS = {
+    2: 0b11,
+    4: 0b111,
+    8: 0b1011,
+    16: 0b10011,
+    32: 0b100101,
+    64: 0b1000011,
+    128: 0b10000011,
+    256: 0b100011011,
+    512: 0b1000010001,
+}
 
 
 @lru_cache
@@ -23,7 +33,12 @@ def pair_cover(units: int, size: int) -> tuple[Block, ...]:
     blocks = []
     for block in _cover(tuple(range(units)), size):
         block = tuple(sorted(block))
-        new = [(i, j) for i in range(len(block)) for j in range(i, len(block)) if (block[i], block[j]) not in seen]
+        new = [
+            (i, j)
+            for i in range(len(block))
+            for j in range(i, len(block))
+            if (block[i], block[j]) not in seen
+        ]
         seen.update((block[i], block[j]) for i, j in new)
         blocks.append((block, tuple(new)))
     return tuple(block for block in blocks if block[1])
@@ -45,7 +60,11 @@ def _cover(units: tuple[int, ...], size: int) -> list[tuple[int, ...]]:
     for slope in range(order):
         for start in range(order):
             heights = (_on_line(x, slope, start, order) for x in range(size))
-            lines.append(tuple(column[y] for column, y in zip(columns, heights, strict=True) if y < len(column)))
+            lines.append(
+                tuple(
+                    column[y] for column, y in zip(columns, heights, strict=True) if y < len(column)
+                )
+            )
     lines = [line for line in lines if len(line) > 1]
     for column in columns:
         if column:

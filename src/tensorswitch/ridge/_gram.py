@@ -57,10 +57,15 @@ def add_gram(packed: Tensor, cross: Tensor, x: Tensor, gates: Tensor, errors: Te
         members = torch.tensor(block, device=x.device)
         i, j = torch.tensor(pairs, device=x.device).t()
         opens = ((pattern >> i[:, None]) & (pattern >> j[:, None]) & 1).to(x.dtype)
-        totals = [x.new_zeros(len(pairs), (strip.stop - strip.start) * (n_in - strip.start)) for strip, *_ in strips]
+        totals = [
+            x.new_zeros(len(pairs), (strip.stop - strip.start) * (n_in - strip.start))
+            for strip, *_ in strips
+        ]
         for part, copies in _copies(padded, slots):
             for total, (strip, *_) in zip(totals, strips, strict=True):
-                total.addmm_(opens[:, part], _products(copies[:, :, strip], copies[:, :, strip.start :]))
+                total.addmm_(
+                    opens[:, part], _products(copies[:, :, strip], copies[:, :, strip.start :])
+                )
         places = index[members[i], members[j]]
         for total, (_, upper, columns) in zip(totals, strips, strict=True):
             packed[:, columns].index_add_(0, places, total.index_select(1, upper).to(packed.dtype))
@@ -87,7 +92,10 @@ def _copies(padded: Tensor, slots: Tensor) -> Iterator[tuple[slice, Tensor]]:
     for begin in range(0, len(slots), step):
         part = slots[begin : begin + step]
         copies = workspace.empty("copies", (part.numel(), padded.shape[1]), padded)
-        yield slice(begin, begin + step), torch.index_select(padded, 0, part.flatten(), out=copies).view(*part.shape, -1)
+        yield (
+            slice(begin, begin + step),
+            torch.index_select(padded, 0, part.flatten(), out=copies).view(*part.shape, -1),
+        )
 
 
 def _products(a: Tensor, b: Tensor) -> Tensor:
@@ -110,9 +118,15 @@ def _pieces(code: Tensor, patterns: int) -> tuple[Tensor, Tensor]:
     pieces = -(-counts // length)
     pieces[0] = 0
     pattern = torch.repeat_interleave(pieces)
-    offset = (torch.arange(len(pattern), device=code.device) - (pieces.cumsum(0) - pieces)[pattern]) * length
+    offset = (
+        torch.arange(len(pattern), device=code.device) - (pieces.cumsum(0) - pieces)[pattern]
+    ) * length
     step = torch.arange(length, device=code.device)
-    slots = torch.where(step < (counts[pattern] - offset)[:, None], (begin[pattern] + offset)[:, None] + step, len(code))
+    slots = torch.where(
+        step < (counts[pattern] - offset)[:, None],
+        (begin[pattern] + offset)[:, None] + step,
+        len(code),
+    )
     return pattern, torch.nn.functional.pad(order, (0, 1), value=len(code))[slots]
 
 
@@ -121,7 +135,13 @@ def _strips(n_in: int, device: torch.device) -> list[tuple[slice, Tensor, slice]
     strips, done = [], 0
     for start in range(0, n_in, STRIP):
         inputs = slice(start, min(start + STRIP, n_in))
-        wide = torch.ones(inputs.stop - start, n_in - start, dtype=torch.bool, device=device).triu().flatten().nonzero().flatten()
+        wide = (
+            torch.ones(inputs.stop - start, n_in - start, dtype=torch.bool, device=device)
+            .triu()
+            .flatten()
+            .nonzero()
+            .flatten()
+        )
         strips.append((inputs, wide, slice(done, done + len(wide))))
         done += len(wide)
     return strips
@@ -134,8 +154,14 @@ def gram_rows(packed: Tensor, units: int, n_in: int) -> Callable[[int, int], Ten
 
     def rows(start: int, stop: int) -> Tensor:
         first, last = start // n_in, -(-stop // n_in)
-        blocks = packed.index_select(0, index[first:last].flatten()).index_select(1, columns).view(last - first, units, n_in, n_in)
-        return blocks.transpose(1, 2).reshape(-1, units * n_in)[start - first * n_in : stop - first * n_in]
+        blocks = (
+            packed.index_select(0, index[first:last].flatten())
+            .index_select(1, columns)
+            .view(last - first, units, n_in, n_in)
+        )
+        return blocks.transpose(1, 2).reshape(-1, units * n_in)[
+            start - first * n_in : stop - first * n_in
+        ]
 
     return rows
 

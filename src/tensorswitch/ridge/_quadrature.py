@@ -34,12 +34,17 @@ def pieces(values: Sequence[float]) -> list[list[float]]:
 class Quadrature:
     """The nodes and weights of each column of ``starts`` for an operator that is symmetric and positive."""
 
-    def __init__(self, apply: Callable[[Tensor], Tensor], starts: Tensor, steps: int = STEPS) -> None:
+    def __init__(
+        self, apply: Callable[[Tensor], Tensor], starts: Tensor, steps: int = STEPS
+    ) -> None:
         columns = starts.shape[1]
         norm = starts.double().norm(dim=0)
         self.squares = norm.square()
         v = starts / norm.clamp(min=torch.finfo(starts.dtype).tiny).to(starts)
-        before, beta = torch.zeros_like(v), torch.zeros(columns, dtype=starts.dtype, device=starts.device)
+        before, beta = (
+            torch.zeros_like(v),
+            torch.zeros(columns, dtype=starts.dtype, device=starts.device),
+        )
         steps = min(steps, len(starts))
         matrix = torch.zeros(columns, steps, steps, dtype=torch.float64, device="cpu")
         for step in range(steps):
@@ -48,7 +53,9 @@ class Quadrature:
             u -= alpha * v
             matrix[:, step, step] = alpha.double().cpu()
             beta = u.norm(dim=0)
-            beta = torch.where(beta > torch.finfo(u.dtype).eps * alpha.abs(), beta, 0)  # below that it is rounding: the space is used up
+            beta = torch.where(
+                beta > torch.finfo(u.dtype).eps * alpha.abs(), beta, 0
+            )  # below that it is rounding: the space is used up
             if step + 1 < steps:
                 matrix[:, step, step + 1] = matrix[:, step + 1, step] = beta.double().cpu()
             before, v = v, torch.where(beta > 0, u / beta.clamp(min=torch.finfo(u.dtype).tiny), 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,11 +12,14 @@ from torch import Tensor
 from tensorswitch._memory import available_memory
 from tensorswitch.ridge._cholesky import PANEL
 from tensorswitch.ridge._gram import packed_shape
-from tensorswitch.ridge.dual import KERNEL_ROWS, solve_dual
-from tensorswitch.ridge.matrix_free import solve_matrix_free
-from tensorswitch.ridge.problem import Alpha, Solution, check_gate_weights, check_rows, log
+from tensorswitch.ridge._penalty import Alpha, log
+from tensorswitch.ridge._solution import Solution
+from tensorswitch.ridge._validation import Problem
+from tensorswitch.ridge.dual import KERNEL_ROWS, dual
+from tensorswitch.ridge.matrix_free import matrix_free
 from tensorswitch.ridge.readout import BLOCK_BYTES
 from tensorswitch.ridge.statistics import RidgeStatistics
+from tensorswitch.switches import Switch
 
 SOLVERS = ("streaming", "matrix-free", "dual")
 ITERATIONS = 60  # of conjugate gradients, typically
@@ -31,7 +34,13 @@ class Choice(NamedTuple):
     work: float
 
 
-def requirements(rows: int, in_features: int, gates: Sequence[int], out_features: int, dtype: torch.dtype = torch.float32) -> list[Choice]:
+def requirements(
+    rows: int,
+    in_features: int,
+    gates: Sequence[int],
+    out_features: int,
+    dtype: torch.dtype = torch.float32,
+) -> list[Choice]:
     """What each solver would take, in the order of :data:`SOLVERS`."""
     units = math.prod(gates)
     features, size = units * in_features, dtype.itemsize
@@ -52,7 +61,11 @@ def requirements(rows: int, in_features: int, gates: Sequence[int], out_features
         ),
         Choice(
             "dual",
-            held * 8 / size + _factor_bytes(rows, 8) + 2 * 8 * rows * min(rows, KERNEL_ROWS) + 2 * weights + 2 * BLOCK_BYTES,
+            held * 8 / size
+            + _factor_bytes(rows, 8)
+            + 2 * 8 * rows * min(rows, KERNEL_ROWS)
+            + 2 * weights
+            + 2 * BLOCK_BYTES,
             rows**2 * (in_features + sum(gates)) + rows**3 / 3,
         ),
     ]
@@ -92,7 +105,9 @@ def choose_solver(
     'streaming'
     """
     if solver not in ("auto", *SOLVERS):
-        raise ValueError(f"solver must be 'auto', {', '.join(map(repr, SOLVERS[:-1]))} or {SOLVERS[-1]!r}, got {solver!r}")
+        raise ValueError(
+            f"solver must be 'auto', {', '.join(map(repr, SOLVERS[:-1]))} or {SOLVERS[-1]!r}, got {solver!r}"
+        )
     if memory_gb is not None and not memory_gb > 0:
         raise ValueError(f"memory_gb must be above 0, got {memory_gb!r}")
     budget = 0.7 * available_memory() if memory_gb is None else memory_gb * 2**30
@@ -112,9 +127,24 @@ def choose_solver(
             f"which does not fit into {budget / 2**30:.2f} GB; {others}"
         )
     if solver == "auto":
-        tried = ", ".join(f"{o.solver} {o.memory / 2**30:.2f} GB and {o.work:.1e} operations" for o in options)
-        log.info("solver %r: least work within %.2f GB of memory (%s)", chosen.solver, budget / 2**30, tried)
+        tried = ", ".join(
+            f"{o.solver} {o.memory / 2**30:.2f} GB and {o.work:.1e} operations" for o in options
+        )
+        log.info(
+            "solver %r: least work within %.2f GB of memory (%s)",
+            chosen.solver,
+            budget / 2**30,
+            tried,
+        )
     return chosen
+
+
+class Solved(NamedTuple):
+    """A solution, the solver that found it, and its sums if it keeps any."""
+
+    solution: Solution
+    solver: str
+    statistics: RidgeStatistics | None
 
 
 def solve(
@@ -129,14 +159,63 @@ def solve(
     max_iter: int = 500,
     memory_gb: float | None = None,
     progress: bool = False,
+    switch: Switch | str = "relu",
 ) -> Solution:
-    """Ridge regression with data at hand, by the solver named or by the one that :func:`choose_solver` picks."""
-    gate_weights = check_gate_weights(gate_weights)
-    check_rows(x, targets, sample_weight, gate_weights)
+    """Solve ridge regression for rows at hand.
+
+    Parameters
+    ----------
+    x : Tensor of shape (rows, n_0)
+        The inputs.
+    targets : Tensor of shape (rows, out)
+        The targets.
+    gate_weights : sequence of Tensor
+        For each layer (n_l, units below).
+    alpha : float, "mean", or a list of these, default="mean"
+        The penalty λ; of several, the one with the least generalised cross-validation error.
+    solver : {"auto", "streaming", "matrix-free", "dual"}, default="auto"
+        By default the one that :func:`choose_solver` picks.
+    sample_weight : Tensor of shape (rows,), optional
+        Weights of the rows.
+    tol, max_iter : float and int
+        Where conjugate gradients stop.
+    memory_gb : float, optional
+        What may be used, by default seven tenths of what is available.
+    progress : bool, default=False
+        Show a progress bar.
+    switch : Switch or str, default="relu"
+        What opens the gates.
+
+    Returns
+    -------
+    Solution
+    """
+    problem = Problem.checked(x, targets, gate_weights, sample_weight, switch)
+    options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "progress": progress}
+    return solve_checked(problem, alpha, solver, memory_gb, **options).solution
+
+
+def solve_checked(
+    problem: Problem,
+    alpha: Alpha,
+    solver: str = "auto",
+    memory_gb: float | None = None,
+    *,
+    tol: float = 1e-3,
+    max_iter: int = 500,
+    forgetting: float = 1.0,
+    progress: bool = False,
+) -> Solved:
+    """Choose a solver and run it."""
+    x, targets, gate_weights, sample_weight, switch = problem
     gates, out = [len(w) for w in gate_weights], targets.shape[-1]
-    name = choose_solver(len(x), x.shape[-1], gates, out, solver=solver, memory_gb=memory_gb, dtype=x.dtype).solver
-    if name == "dual":
-        return solve_dual(x, targets, gate_weights, alpha, sample_weight=sample_weight)
+    sizes = (len(x), x.shape[-1], gates, out)
+    name = choose_solver(*sizes, solver=solver, memory_gb=memory_gb, dtype=x.dtype).solver
     if name == "streaming":
-        return RidgeStatistics(gate_weights, out, dtype=x.dtype).update(x, targets, sample_weight).solve(alpha)
-    return solve_matrix_free(x, targets, gate_weights, alpha, sample_weight=sample_weight, tol=tol, max_iter=max_iter, progress=progress)
+        options: dict[str, Any] = {"dtype": x.dtype, "forgetting": forgetting, "switch": switch}
+        statistics = RidgeStatistics(gate_weights, out, **options)
+        statistics.add(x, targets, sample_weight)
+        return Solved(statistics.solve(alpha), name, statistics)
+    if name == "dual":
+        return Solved(dual(problem, alpha), name, None)
+    return Solved(matrix_free(problem, alpha, tol, max_iter, progress=progress), name, None)

@@ -8,35 +8,40 @@ import torch
 from torch import Tensor
 
 from tensorswitch.ridge._cholesky import SingularError, SymmetricPanels
-from tensorswitch.ridge.problem import (
-    Alpha,
-    Fit,
-    Solution,
-    best_of,
-    check_gate_weights,
-    check_rows,
-    check_some_rows,
-    deep_gates,
-    effective_rows,
-    mean_diagonal,
-)
+from tensorswitch.ridge._penalty import Alpha, effective_rows, least_gcv
+from tensorswitch.ridge._solution import Fit, Solution, mean_diagonal
+from tensorswitch.ridge._validation import Problem, check_some_rows
 from tensorswitch.ridge.readout import ReadoutMap, outer_first
+from tensorswitch.switches import Switch, deep_gates
 
 KERNEL_ROWS = 512  # made at a time
 MOST_ERROR = 1e-4  # relative, of the answer, that rounding may cause
 
 
 @torch.no_grad()
-def solve_dual(x: Tensor, targets: Tensor, gate_weights: Sequence[Tensor], alpha: Alpha = "mean", *, sample_weight: Tensor | None = None) -> Solution:
+def solve_dual(
+    x: Tensor,
+    targets: Tensor,
+    gate_weights: Sequence[Tensor],
+    alpha: Alpha = "mean",
+    *,
+    sample_weight: Tensor | None = None,
+    switch: Switch | str = "relu",
+) -> Solution:
     """``W = Zᵀ (K + λI)⁻¹ T`` with ``K = Z Zᵀ``, exactly and in float64; of several λ, the one with the least generalised cross-validation error."""
-    gate_weights = check_gate_weights(gate_weights)
-    x, targets, sample_weight = check_rows(x, targets, sample_weight, gate_weights)
-    with torch.autocast(x.device.type, enabled=False):
-        return _solve(x, targets, gate_weights, alpha, sample_weight)
+    problem = Problem.checked(x, targets, gate_weights, sample_weight, switch)
+    return dual(problem, alpha)
 
 
-def _solve(x: Tensor, targets: Tensor, gate_weights: Sequence[Tensor], alpha: Alpha, sample_weight: Tensor | None) -> Solution:
-    gates = deep_gates(x, gate_weights)
+def dual(problem: Problem, alpha: Alpha) -> Solution:
+    """Solve a problem that has been checked."""
+    with torch.autocast(problem.x.device.type, enabled=False):
+        return _solve(problem, alpha)
+
+
+def _solve(problem: Problem, alpha: Alpha) -> Solution:
+    x, targets, gate_weights, sample_weight, switch = problem
+    gates = deep_gates(x, gate_weights, switch)
     weights = x.new_ones(len(x)).double() if sample_weight is None else sample_weight.double()
     check_some_rows(float(weights.sum()))
     rows, root = x.double(), weights.sqrt()[:, None]
@@ -63,7 +68,7 @@ def _solve(x: Tensor, targets: Tensor, gate_weights: Sequence[Tensor], alpha: Al
         return Fit(solution, value**2 * float(dual.square().sum()), freedom)
 
     effective = effective_rows(float(weights.sum()), float(weights.square().sum()))
-    return best_of(alpha, mean_diagonal(x, gates, sample_weight), effective, fit)
+    return least_gcv(alpha, mean_diagonal(x, gates, sample_weight), effective, fit)
 
 
 def _kernel_rows(x: Tensor, gates: Sequence[Tensor]) -> Callable[[int, int], Tensor]:

@@ -10,25 +10,12 @@ import torch
 from torch import Tensor
 
 from tensorswitch._progress import progress_bar
-from tensorswitch.inverted import combine_gates
 from tensorswitch.ridge._cholesky import SingularError
-from tensorswitch.ridge.problem import (
-    Alpha,
-    Fit,
-    Solution,
-    best_of,
-    check_alphas,
-    check_gate_weights,
-    check_rows,
-    check_some_rows,
-    column_energies,
-    deep_gates,
-    effective_rows,
-    log,
-    mean_diagonal,
-    probes,
-)
+from tensorswitch.ridge._penalty import Alpha, check_alphas, effective_rows, least_gcv, log, probes
+from tensorswitch.ridge._solution import Fit, Solution, mean_diagonal
+from tensorswitch.ridge._validation import Problem, check_some_rows, column_energies
 from tensorswitch.ridge.readout import ReadoutMap, inner_first, outer_first
+from tensorswitch.switches import Switch, combine_gates, deep_gates
 
 Operator = Callable[[Tensor], Tensor]
 
@@ -46,6 +33,7 @@ def solve_matrix_free(
     start: Tensor | None = None,
     distributed: bool = False,
     progress: bool = False,
+    switch: Switch | str = "relu",
 ) -> Solution:
     """Preconditioned conjugate gradients on ``(ZᵀZ + λI) W = Zᵀ T``, all outputs at once.
 
@@ -65,27 +53,38 @@ def solve_matrix_free(
     its inverse costs next to nothing and takes care of the directions that all units share.
     Where λ = 0 leaves more than one answer this finds one of them; the solvers that factorise a matrix refuse.
     """
-    gate_weights = check_gate_weights(gate_weights)
-    x, targets, sample_weight = check_rows(x, targets, sample_weight, gate_weights)
+    problem = Problem.checked(x, targets, gate_weights, sample_weight, switch)
+    total = _all_reduce if distributed else _alone
+    return matrix_free(problem, alpha, tol, max_iter, start, total, progress)
+
+
+def matrix_free(
+    problem: Problem,
+    alpha: Alpha,
+    tol: float,
+    max_iter: int,
+    start: Tensor | None = None,
+    total: Operator | None = None,
+    progress: bool = False,
+) -> Solution:
+    """Solve a problem that has been checked. ``total`` sums a tensor over all processes."""
     if not tol > 0:
         raise ValueError(f"tol must be above 0, got {tol}")
-    with torch.autocast(x.device.type, enabled=False):
-        return _solve(x, targets, gate_weights, alpha, sample_weight, tol, max_iter, start, _all_reduce if distributed else _alone, progress)
+    with torch.autocast(problem.x.device.type, enabled=False):
+        return _solve(problem, alpha, tol, max_iter, start, total or _alone, progress)
 
 
 def _solve(
-    x: Tensor,
-    targets: Tensor,
-    gate_weights: Sequence[Tensor],
+    problem: Problem,
     alpha: Alpha,
-    sample_weight: Tensor | None,
     tol: float,
     max_iter: int,
     start: Tensor | None,
     total: Operator,
     progress: bool,
 ) -> Solution:
-    gates = deep_gates(x, gate_weights)
+    x, targets, gate_weights, sample_weight, switch = problem
+    gates = deep_gates(x, gate_weights, switch)
     weights = x.new_ones(len(x)) if sample_weight is None else sample_weight
     sums = [
         mean_diagonal(x, gates, sample_weight),
@@ -122,25 +121,39 @@ def _solve(
             return total(z.normal(w)).add_(w, alpha=shift)
 
         with progress_bar(f"conjugate gradients, alpha {value:.3g}", progress) as bar:
-            found, iterations, residual = _conjugate_gradients(operator, precondition, goal, found, tol, max_iter, bar)
+            found, iterations, residual = _conjugate_gradients(
+                operator, precondition, goal, found, tol, max_iter, bar
+            )
             weight = outer_first(_times_power(found, p - r), [len(w) for w in gate_weights])
             solution = Solution(weight, value, iterations, residual)
             if not judged:
                 return Fit(solution)
             if not signs.shape[1]:
-                signs = probes(len(x), x) / weights.sqrt().clamp_min(torch.finfo(x.dtype).tiny)[:, None]  # the map multiplies by the weight
+                signs = (
+                    probes(len(x), x) / weights.sqrt().clamp_min(torch.finfo(x.dtype).tiny)[:, None]
+                )  # the map multiplies by the weight
                 signs = torch.where(weights[:, None] > 0, signs, 0)
                 signs_goal = total(z.adjoint(signs))
-            explained, _, _ = _conjugate_gradients(operator, precondition, signs_goal, explained, tol, max_iter, bar)
+            explained, _, _ = _conjugate_gradients(
+                operator, precondition, signs_goal, explained, tol, max_iter, bar
+            )
         error = (weights[:, None] * (targets - z.forward(found)).double().square()).sum()[None]
         squared_error = float(total(error)) * 2.0 ** (-2 * r - q)
-        return Fit(solution, squared_error, float(_dot(signs_goal.double(), explained.double()).mean()))
+        return Fit(
+            solution, squared_error, float(_dot(signs_goal.double(), explained.double()).mean())
+        )
 
-    return best_of(alpha, mean, effective_rows(weight_sum, squares), fit)
+    return least_gcv(alpha, mean, effective_rows(weight_sum, squares), fit)
 
 
 def _conjugate_gradients(
-    operator: Operator, precondition: Operator, goal: Tensor, start: Tensor | None, tol: float, max_iter: int, bar: Callable[..., None]
+    operator: Operator,
+    precondition: Operator,
+    goal: Tensor,
+    start: Tensor | None,
+    tol: float,
+    max_iter: int,
+    bar: Callable[..., None],
 ) -> tuple[Tensor, int, float]:
     """The solution for every output (the last axis), iterations taken, and the largest residual relative to the goal."""
     tiny = torch.finfo(goal.dtype).tiny
@@ -165,7 +178,12 @@ def _conjugate_gradients(
     if not math.isfinite(worst):
         raise SingularError("the system is singular to working precision; use a larger alpha")
     if worst > tol:
-        log.warning("conjugate gradients stopped after %d iterations at a residual of %.1e, not the %.1e asked for", iteration, worst, tol)
+        log.warning(
+            "conjugate gradients stopped after %d iterations at a residual of %.1e, not the %.1e asked for",
+            iteration,
+            worst,
+            tol,
+        )
     return weight, iteration, worst
 
 
@@ -189,7 +207,9 @@ class _Factor(NamedTuple):
     vectors: Tensor
 
 
-def _kronecker_inverse(x: Tensor, gates: Sequence[Tensor], sample_weight: Tensor, rows: float, total: Operator) -> Callable[[float], Operator]:
+def _kronecker_inverse(
+    x: Tensor, gates: Sequence[Tensor], sample_weight: Tensor, rows: float, total: Operator
+) -> Callable[[float], Operator]:
     """For each λ ``(A_1 ⊗ Σ ⊗ A_above + λI)⁻¹`` with ``Σ = Σ_b s x xᵀ`` and ``A`` the mean of ``h hᵀ``, through the eigenvectors of each."""
     above = combine_gates(gates[1:]).to(x.dtype) if len(gates) > 1 else x.new_ones(len(x), 1)
     factors = []
@@ -210,7 +230,9 @@ def _kronecker_inverse(x: Tensor, gates: Sequence[Tensor], sample_weight: Tensor
 
     def inverse(alpha: float) -> Operator:
         spectrum = (u[:, None, None] * v[:, None] * t + alpha).unsqueeze(-1)
-        spectrum = spectrum.clamp_min(max(torch.finfo(x.dtype).tiny, torch.finfo(x.dtype).eps * float(spectrum.max())))
+        spectrum = spectrum.clamp_min(
+            max(torch.finfo(x.dtype).tiny, torch.finfo(x.dtype).eps * float(spectrum.max()))
+        )
         return lambda w: rotate(rotate(w, p.t(), q.t(), r.t()) / spectrum, p, q, r)
 
     return inverse

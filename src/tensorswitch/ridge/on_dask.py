@@ -11,13 +11,21 @@ import torch
 from torch import Tensor
 
 from tensorswitch._checks import from_numpy
-from tensorswitch.ridge.problem import check_gate_weights
+from tensorswitch.ridge._validation import check_gate_weights
 from tensorswitch.ridge.statistics import RidgeStatistics
+from tensorswitch.switches import ReLU
 
 __all__ = ["sum_on_dask"]
 
 
-def sum_on_dask(x: Any, targets: Any, gate_weights: Sequence[Tensor], *, sample_weight: Any = None, split_every: int = 4) -> RidgeStatistics:
+def sum_on_dask(
+    x: Any,
+    targets: Any,
+    gate_weights: Sequence[Tensor],
+    *,
+    sample_weight: Any = None,
+    split_every: int = 4,
+) -> RidgeStatistics:
     """Sum :class:`RidgeStatistics` over the chunks of Dask arrays, on the current cluster (or in threads of this process if there is none).
 
     Parameters
@@ -32,14 +40,22 @@ def sum_on_dask(x: Any, targets: Any, gate_weights: Sequence[Tensor], *, sample_
     """
     from dask.delayed import delayed
 
-    gate_weights = check_gate_weights(gate_weights)
-    for name, array, axes in (("x", x, 2), ("targets", targets, 2), ("sample_weight", sample_weight, 1)):
+    gate_weights = check_gate_weights(gate_weights, ReLU())
+    for name, array, axes in (
+        ("x", x, 2),
+        ("targets", targets, 2),
+        ("sample_weight", sample_weight, 1),
+    ):
         if array is not None and not hasattr(array, "to_delayed"):
-            raise TypeError(f"{name} must be a Dask array, got {type(array).__name__}; make one with dask.array.from_array()")
+            raise TypeError(
+                f"{name} must be a Dask array, got {type(array).__name__}; make one with dask.array.from_array()"
+            )
         if array is not None and array.ndim != axes:
             raise ValueError(f"{name} must have {axes} axes, got shape {array.shape}")
     rows = x.chunks[0]
-    columns = [(targets, "targets")] + ([] if sample_weight is None else [(sample_weight, "sample_weight")])
+    columns = [(targets, "targets")] + (
+        [] if sample_weight is None else [(sample_weight, "sample_weight")]
+    )
     for array, name in columns:
         if len(array) != len(x):
             raise ValueError(f"x has {len(x)} rows but {name} has {len(array)}")
@@ -50,7 +66,10 @@ def sum_on_dask(x: Any, targets: Any, gate_weights: Sequence[Tensor], *, sample_
         parts.append(sample_weight.rechunk({0: rows}))
     weights = delayed([w.detach().cpu() for w in gate_weights])
     add, join = delayed(_sum), delayed(_merge)
-    sums = [add(weights, targets.shape[1], *chunks) for chunks in zip(*(p.to_delayed().ravel() for p in parts), strict=True)]
+    sums = [
+        add(weights, targets.shape[1], *chunks)
+        for chunks in zip(*(p.to_delayed().ravel() for p in parts), strict=True)
+    ]
     while len(sums) > 1:
         sums = [join(sums[s : s + split_every]) for s in range(0, len(sums), split_every)]
     result: RidgeStatistics = sums[0].compute()
@@ -65,7 +84,9 @@ def _sum(gate_weights: Sequence[Tensor], outputs: int, *chunks: np.ndarray) -> R
 
 def _merge(parts: Sequence[RidgeStatistics]) -> RidgeStatistics:
     total = copy(parts[0])
-    total.gram, total.cross, total.target_energy = (torch.clone(t) for t in (total.gram, total.cross, total.target_energy))
+    total.gram, total.cross, total.target_energy = (
+        torch.clone(t) for t in (total.gram, total.cross, total.target_energy)
+    )
     for part in parts[1:]:
         total.merge(part)
     return total

@@ -7,17 +7,38 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from tensorswitch.inverted import combine_gates
-from tensorswitch.ridge.problem import deep_gates
 from tensorswitch.switched import switched_linear, switched_outer
+from tensorswitch.switches import Switch, as_switch, combine_gates, deep_gates
 
 BLOCK_BYTES = 1 << 26  # of expanded errors held at a time
 
 
-def apply_readout(x: Tensor, gate_weights: Sequence[Tensor], weight: Tensor) -> Tensor:
-    """``Wᵀ z`` for each row: (rows, out)."""
+def apply_readout(
+    x: Tensor,
+    gate_weights: Sequence[Tensor],
+    weight: Tensor,
+    switch: Switch | str = "relu",
+) -> Tensor:
+    """Return ``Wᵀ z`` for each row.
+
+    Parameters
+    ----------
+    x : Tensor of shape (rows, n_0)
+        The inputs.
+    gate_weights : sequence of Tensor
+        For each layer (n_l, units below).
+    weight : Tensor of shape (n_L, …, n_1, n_0, out)
+        The readout, as in :class:`Solution`.
+    switch : Switch or str, default="relu"
+        What opens the gates.
+
+    Returns
+    -------
+    Tensor of shape (rows, out)
+    """
     with torch.autocast(x.device.type, enabled=False):
-        return ReadoutMap(x, deep_gates(x, gate_weights), None).forward(inner_first(weight))
+        gates = deep_gates(x, gate_weights, as_switch(switch))
+        return ReadoutMap(x, gates, None).forward(inner_first(weight))
 
 
 class ReadoutMap:
@@ -28,7 +49,9 @@ class ReadoutMap:
         self.above = combine_gates(self.gates[1:]) if len(self.gates) > 1 else None
 
     def forward(self, weight: Tensor) -> Tensor:
-        return torch.cat([self._forward(part, weight.flatten(2)) for part in self._parts(weight.shape[-1])])
+        return torch.cat(
+            [self._forward(part, weight.flatten(2)) for part in self._parts(weight.shape[-1])]
+        )
 
     def adjoint(self, errors: Tensor) -> Tensor:
         return self._sum(errors.shape[1], lambda part: errors[part])
@@ -55,7 +78,9 @@ class ReadoutMap:
         if self.above is None:
             return y
         above = self.above[part]
-        return torch.bmm(above.to(y.dtype).unsqueeze(1), y.view(len(y), above.shape[1], -1)).squeeze(1)
+        return torch.bmm(
+            above.to(y.dtype).unsqueeze(1), y.view(len(y), above.shape[1], -1)
+        ).squeeze(1)
 
     def _parts(self, out: int) -> list[slice]:
         width = out * (1 if self.above is None else self.above.shape[1])

@@ -12,29 +12,22 @@ from torch import Tensor
 
 from tensorswitch._checks import check_positive
 from tensorswitch._files import read_tensors, write_tensors
-from tensorswitch.inverted import combine_gates
 from tensorswitch.ridge._cholesky import CholeskyFactor, SingularError, SymmetricPanels
 from tensorswitch.ridge._gram import add_gram, gram_rows, packed_shape, pair_index
+from tensorswitch.ridge._penalty import Alpha, check_alphas, effective_rows, least_gcv, log, probes
 from tensorswitch.ridge._quadrature import Quadrature, pieces
-from tensorswitch.ridge.problem import (
-    Alpha,
-    Fit,
-    Solution,
-    best_of,
-    check_alphas,
+from tensorswitch.ridge._solution import Fit, Solution
+from tensorswitch.ridge._validation import (
     check_gate_weights,
     check_rows,
     check_some_rows,
     column_energies,
-    deep_gates,
-    effective_rows,
-    log,
-    probes,
 )
+from tensorswitch.switches import Switch, as_switch, combine_gates, deep_gates, switch_name
 
 FORMAT = "tensorswitch.RidgeStatistics"
 GRAM_ROWS = 1 << 16
-FEW = 3  # λ, below which each has its own factorisation
+FACTORISE_EACH = 3  # fewer values of λ than this have a factorisation each
 
 
 class RidgeStatistics:
@@ -46,6 +39,7 @@ class RidgeStatistics:
     out_features : columns of the targets
     dtype : type of the sums; float32 is good to a relative 1e-4 for up to thousands of updates, float64 takes twice the memory
     forgetting : factor on what was summed before, applied at each update, for streams that drift
+    switch : what opens the gates
 
     >>> statistics = RidgeStatistics([torch.randn(8, 4)], 1)
     >>> x = torch.randn(100, 4)
@@ -53,29 +47,57 @@ class RidgeStatistics:
     torch.Size([8, 4, 1])
     """
 
-    def __init__(self, gate_weights: Sequence[Tensor], out_features: int, *, dtype: torch.dtype = torch.float32, forgetting: float = 1.0) -> None:
+    def __init__(
+        self,
+        gate_weights: Sequence[Tensor],
+        out_features: int,
+        *,
+        dtype: torch.dtype = torch.float32,
+        forgetting: float = 1.0,
+        switch: Switch | str = "relu",
+    ) -> None:
         if not 0 < forgetting <= 1:
             raise ValueError(f"forgetting must be above 0 and at most 1, got {forgetting}")
         if dtype not in (torch.float32, torch.float64):
             raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
         check_positive(out_features=out_features)
-        self.gate_weights = [w.detach().clone(memory_format=torch.contiguous_format) for w in check_gate_weights(gate_weights)]
+        self.switch = as_switch(switch)
+        self.gate_weights = [
+            w.detach().clone(memory_format=torch.contiguous_format)
+            for w in check_gate_weights(gate_weights, self.switch)
+        ]
         self.out_features, self.forgetting = out_features, forgetting
         self.in_features = self.gate_weights[0].shape[1]
         self.units = math.prod(len(w) for w in self.gate_weights)
         device = self.gate_weights[0].device
-        self.gram = torch.zeros(packed_shape(self.units, self.in_features), dtype=dtype, device=device)
-        self.cross = torch.zeros(self.units, self.in_features, out_features, dtype=dtype, device=device)
+        self.gram = torch.zeros(
+            packed_shape(self.units, self.in_features), dtype=dtype, device=device
+        )
+        self.cross = torch.zeros(
+            self.units, self.in_features, out_features, dtype=dtype, device=device
+        )
         self.target_energy = torch.zeros(out_features, dtype=torch.float64, device=device)
         self.rows = self.weight_squares = 0.0  # the sums of the weights and of their squares
         self._torn = False
 
     @torch.no_grad()
-    def update(self, x: Tensor, targets: Tensor, sample_weight: Tensor | None = None) -> RidgeStatistics:
+    def update(
+        self, x: Tensor, targets: Tensor, sample_weight: Tensor | None = None
+    ) -> RidgeStatistics:
         """Add rows ``x`` (rows, in_features) with ``targets`` (rows, out_features). Nothing changes if they are refused."""
         self._check_whole()
-        x, targets, sample_weight = check_rows(x, targets, sample_weight, self.gate_weights, self.out_features)
-        self._check_range(column_energies(x, sample_weight), column_energies(targets, sample_weight))
+        x, targets, sample_weight = check_rows(
+            x, targets, sample_weight, self.gate_weights, self.out_features
+        )
+        return self.add(x, targets, sample_weight)
+
+    @torch.no_grad()
+    def add(self, x: Tensor, targets: Tensor, sample_weight: Tensor | None) -> RidgeStatistics:
+        """Add rows that have been checked; :meth:`update` checks them first."""
+        self._check_whole()
+        self._check_range(
+            column_energies(x, sample_weight), column_energies(targets, sample_weight)
+        )
         self._torn = True
         if self.forgetting < 1:
             for total in self._sums():
@@ -86,7 +108,7 @@ class RidgeStatistics:
             part = slice(start, start + GRAM_ROWS)
             rows, goal = x[part], targets[part]
             with torch.autocast(x.device.type, enabled=False):
-                gates = combine_gates(deep_gates(rows, self.gate_weights))
+                gates = combine_gates(deep_gates(rows, self.gate_weights, self.switch))
                 s = None if sample_weight is None else sample_weight[part, None]
                 if s is not None:
                     rows, goal = rows * s.sqrt(), goal * s.sqrt()
@@ -127,8 +149,15 @@ class RidgeStatistics:
         self._check_whole()
         other._check_whole()
         same = len(self.gate_weights) == len(other.gate_weights)
-        if not same or any(not torch.equal(a, b) for a, b in zip(self.gate_weights, other.gate_weights, strict=True)):
-            raise ValueError("the statistics were summed with different gate weights and cannot be merged")
+        if not same or any(
+            not torch.equal(a, b)
+            for a, b in zip(self.gate_weights, other.gate_weights, strict=True)
+        ):
+            raise ValueError(
+                "the statistics were summed with different gate weights and cannot be merged"
+            )
+        if self.switch != other.switch:
+            raise ValueError(f"the switches differ: {self.switch} and {other.switch}")
         if self.out_features != other.out_features:
             raise ValueError(f"out_features differ: {self.out_features} and {other.out_features}")
         if self.gram.device != other.gram.device:
@@ -150,7 +179,9 @@ class RidgeStatistics:
         self._torn = True
         for total in self._sums():
             distributed.all_reduce(total)
-        counts = torch.tensor([self.rows, self.weight_squares], dtype=torch.float64, device=self.gram.device)
+        counts = torch.tensor(
+            [self.rows, self.weight_squares], dtype=torch.float64, device=self.gram.device
+        )
         distributed.all_reduce(counts)
         self.rows, self.weight_squares = counts.tolist()
         self._torn = False
@@ -166,17 +197,20 @@ class RidgeStatistics:
         check_some_rows(self.rows)
         mean, rows = self.mean_diagonal(), effective_rows(self.rows, self.weight_squares)
         values = check_alphas(alpha, mean)
-        if len(values) < FEW or self.rows <= 4 * self.cross.flatten(0, 1).shape[0]:
-            return best_of(values, mean, rows, self._fit)
+        if len(values) < FACTORISE_EACH or self.rows <= 4 * self.cross.flatten(0, 1).shape[0]:
+            return least_gcv(values, mean, rows, self._fit)
         while True:
-            best = best_of(values, mean, rows, self._judge(values))
+            best = least_gcv(values, mean, rows, self._judge(values))
             try:
                 return self._fit(best.alpha, False).solution._replace(path=best.path)
             except SingularError:
                 values = [v for v in values if v > best.alpha]
                 if not values:
                     raise
-                log.info("alpha %.3g is too small for working precision, and so are smaller ones; they are left out", best.alpha)
+                log.info(
+                    "alpha %.3g is too small for working precision, and so are smaller ones; they are left out",
+                    best.alpha,
+                )
 
     def _judge(self, values: list[float]) -> Callable[[float, bool], Fit]:
         """What tells error and freedom of each λ, in pieces of the path that share a factorisation; without the solution."""
@@ -185,7 +219,7 @@ class RidgeStatistics:
 
         def judge(alpha: float, judged: bool) -> Fit:
             piece = piece_of[alpha]
-            if len(piece) < FEW:
+            if len(piece) < FACTORISE_EACH:
                 return self._fit(alpha, judged)
             if piece[0] not in tools:
                 try:
@@ -198,14 +232,18 @@ class RidgeStatistics:
 
     def _judge_piece(self, middle: float) -> Callable[[float], Fit]:
         cross, energy = self.cross.flatten(0, 1), float(self.target_energy.sum())
-        quadrature = Quadrature(self._factorise(middle).solve, torch.cat([cross, probes(len(cross), cross)], dim=1))
+        quadrature = Quadrature(
+            self._factorise(middle).solve, torch.cat([cross, probes(len(cross), cross)], dim=1)
+        )
 
         def judge(alpha: float) -> Fit:
             first, second = quadrature.sums(alpha - middle)
             products, trace = first[: self.out_features].sum(), first[self.out_features :].mean()
             error = energy - float(products) - alpha * float(second[: self.out_features].sum())
             least = 100 * torch.finfo(self.gram.dtype).eps * energy  # below that it is rounding
-            return Fit(Solution(cross[:0], alpha), max(error, least), len(cross) - alpha * float(trace))
+            return Fit(
+                Solution(cross[:0], alpha), max(error, least), len(cross) - alpha * float(trace)
+            )
 
         return judge
 
@@ -230,7 +268,11 @@ class RidgeStatistics:
         trace = float((g.double() * u).sum(0).mean()) if guess else factor.inverse_trace()
         # At the solution C w = S − λw, so that tt − 2 w·S + w·Cw is
         energy = float(self.target_energy.sum())
-        error = energy - float((weight.double() * cross).sum()) - alpha * float(weight.double().square().sum())
+        error = (
+            energy
+            - float((weight.double() * cross).sum())
+            - alpha * float(weight.double().square().sum())
+        )
         least = 100 * torch.finfo(self.gram.dtype).eps * energy  # below that it is rounding
         return Fit(solution, max(error, least), features - alpha * trace)
 
@@ -239,27 +281,46 @@ class RidgeStatistics:
         self._check_whole()
         tensors = {"gram": self.gram, "cross": self.cross, "target_energy": self.target_energy}
         tensors.update({f"gate_weight.{i}": w for i, w in enumerate(self.gate_weights)})
-        write_tensors(path, FORMAT, tensors, {"rows": self.rows, "weight_squares": self.weight_squares, "forgetting": self.forgetting})
+        header = {name: getattr(self, name) for name in ("rows", "weight_squares", "forgetting")}
+        write_tensors(path, FORMAT, tensors, {**header, "switch": switch_name(self.switch)})
 
     @classmethod
     def load(cls, path: str | Path) -> RidgeStatistics:
         """Read what :meth:`save` wrote."""
         tensors, header = read_tensors(path, FORMAT)
         layers = sum(name.startswith("gate_weight.") for name in tensors)
-        expected = {"gram", "cross", "target_energy", *(f"gate_weight.{i}" for i in range(max(1, layers)))}
+        expected = {
+            "gram",
+            "cross",
+            "target_energy",
+            *(f"gate_weight.{i}" for i in range(max(1, layers))),
+        }
         try:
             if expected != set(tensors):
-                raise ValueError(f"it holds {', '.join(sorted(tensors))}; expected {', '.join(sorted(expected))}")
+                raise ValueError(
+                    f"it holds {', '.join(sorted(tensors))}; expected {', '.join(sorted(expected))}"
+                )
             weights = [tensors[f"gate_weight.{i}"] for i in range(layers)]
-            result = cls(weights, tensors["cross"].shape[-1], dtype=tensors["gram"].dtype, forgetting=header["forgetting"])
+            result = cls(
+                weights,
+                tensors["cross"].shape[-1],
+                dtype=tensors["gram"].dtype,
+                forgetting=header["forgetting"],
+                switch=header.get("switch", "relu"),
+            )
             for name in ("gram", "cross", "target_energy"):
                 mine, theirs = getattr(result, name), tensors[name]
                 if (theirs.shape, theirs.dtype) != (mine.shape, mine.dtype):
-                    raise ValueError(f"{name} is {theirs.dtype} of {tuple(theirs.shape)}, expected {mine.dtype} of {tuple(mine.shape)}")
+                    raise ValueError(
+                        f"{name} is {theirs.dtype} of {tuple(theirs.shape)}, expected {mine.dtype} of {tuple(mine.shape)}"
+                    )
                 if not theirs.isfinite().all():
                     raise ValueError(f"{name} contains NaN or infinity")
                 setattr(result, name, theirs)
-            result.rows, result.weight_squares = float(header["rows"]), float(header["weight_squares"])
+            result.rows, result.weight_squares = (
+                float(header["rows"]),
+                float(header["weight_squares"]),
+            )
             if not (0 <= result.rows < math.inf and 0 <= result.weight_squares < math.inf):
                 raise ValueError(f"it says that it holds {result.rows} rows")
         except (KeyError, IndexError, TypeError, ValueError) as error:
@@ -274,4 +335,6 @@ class RidgeStatistics:
 
     def _check_whole(self) -> None:
         if self._torn:
-            raise RuntimeError("an update was interrupted half-way, so the sums are no longer whole; start again, or load a saved state")
+            raise RuntimeError(
+                "an update was interrupted half-way, so the sums are no longer whole; start again, or load a saved state"
+            )

@@ -78,7 +78,9 @@ def _narrow_backward(
     for h, w, grad_w in cut(_units_in_cache(NARROW_ROWS * n_out, x), gates.t(), weight, room):
         flat = _side_by_side(w) if need_x else w
         total: Tensor | None = None
-        for part_x, ht, part_delta, part_grad in cut(NARROW_ROWS, x, h.t(), delta, grad_x if need_x else x):
+        for part_x, ht, part_delta, part_grad in cut(
+            NARROW_ROWS, x, h.t(), delta, grad_x if need_x else x
+        ):
             errors = (ht.unsqueeze(2) * part_delta.unsqueeze(1)).flatten(1)
             if need_x:
                 part_grad += errors @ flat.t()

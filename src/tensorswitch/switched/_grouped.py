@@ -77,7 +77,9 @@ def _pattern_weights(weight: Tensor, group: int) -> Tensor:
     return pattern_sums(weight.view(-1, group, n_in * n_out), sums).view(-1, n_in, n_out)
 
 
-def _pattern_gradients(inputs: Tensor, errors: Tensor, group: int, chunk: Chunk, grad_weight: Tensor) -> None:
+def _pattern_gradients(
+    inputs: Tensor, errors: Tensor, group: int, chunk: Chunk, grad_weight: Tensor
+) -> None:
     """``Σ x ∂yᵀ`` over each segment, then for each unit the sum over its patterns."""
     if group == 1:
         _outer_products(inputs, errors, chunk, grad_weight)

@@ -16,7 +16,9 @@ from torch.nn import functional as F
 CHUNK_BYTES = 1 << 22
 # Segments padded to one length make one batched product. That is faster than a product for each as long as the padding adds no more than
 PAD_SHARE = 0.25  # of all rows,
-PAD_WORK = 1.3e6  # and this many multiply-adds for each segment, the overhead of a product of its own.
+PAD_WORK = (
+    1.3e6  # and this many multiply-adds for each segment, the overhead of a product of its own.
+)
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,21 @@ def make_plan(gates: Tensor, group: int, n_in: int, n_out: int) -> Plan:
     step = max(1, min(groups, int(CHUNK_BYTES / (4 * rows * (n_in + n_out) * used))))
     starts = range(0, groups, step)
     if group == 1:
-        chunks = [_gather_chunk(gates[:, s : s + step], slice(s, min(s + step, units)), n_in * n_out) for s in starts]
+        chunks = [
+            _gather_chunk(gates[:, s : s + step], slice(s, min(s + step, units)), n_in * n_out)
+            for s in starts
+        ]
     else:
         codes = pattern_codes(gates, group)
-        chunks = [_pattern_chunk(codes[:, s : s + step], group, slice(s * group, min((s + step) * group, units)), n_in * n_out) for s in starts]
+        chunks = [
+            _pattern_chunk(
+                codes[:, s : s + step],
+                group,
+                slice(s * group, min((s + step) * group, units)),
+                n_in * n_out,
+            )
+            for s in starts
+        ]
     return [chunk for chunk in chunks if len(chunk.bag)]
 
 
@@ -73,13 +86,19 @@ def _pattern_chunk(codes: Tensor, group: int, units: slice, area: int) -> Chunk:
     order = torch.sort(segment.to(torch.int32), stable=True).indices
     place = torch.empty_like(order)
     place[order] = torch.arange(len(order), device=order.device)
-    return _chunk(units, row, segment, place - (counts.cumsum(0) - counts)[segment], counts, len(codes), area)
+    return _chunk(
+        units, row, segment, place - (counts.cumsum(0) - counts)[segment], counts, len(codes), area
+    )
 
 
-def _chunk(units: slice, row: Tensor, segment: Tensor, rank: Tensor, counts: Tensor, rows: int, area: int) -> Chunk:
+def _chunk(
+    units: slice, row: Tensor, segment: Tensor, rank: Tensor, counts: Tensor, rows: int, area: int
+) -> Chunk:
     lengths = counts.tolist()
     longest, total = max(lengths), len(row)
-    even = (longest * len(lengths) - total) * area <= PAD_SHARE * total * area + PAD_WORK * len(lengths)
+    even = (longest * len(lengths) - total) * area <= PAD_SHARE * total * area + PAD_WORK * len(
+        lengths
+    )
     if even:
         bag = segment * longest + rank
         index = torch.full((longest * len(lengths),), rows, device=row.device)

@@ -53,7 +53,9 @@ def test_an_svm_chooses_by_validation():
     assert result.note.startswith("C = 10")
     model = TSKernelSVC("ts", result.depth, 10, normalize=True).fit(split.train, split.train_labels)
     assert result.best == pytest.approx(1 - model.score(split.test, split.test_labels))
-    assert result.best_validation == pytest.approx(1 - model.score(split.validation, split.validation_labels))
+    assert result.best_validation == pytest.approx(
+        1 - model.score(split.validation, split.validation_labels)
+    )
 
 
 @pytest.mark.parametrize("method", ["rr", "ss", "ts-ibp-lrc", "ts-ibp"])
@@ -74,14 +76,23 @@ def test_names_tell_different_settings_apart_and_no_others():
     base = Experiment(method="ss", **QUICK)
     assert base.name == Experiment(method="ss", **QUICK).name
     assert base.name == replace(base, Cs=(1.0,), tol=0.1).name  # which mean nothing to a network
-    others = [replace(base, seed=1), replace(base, lr=0.1), replace(base, fingerprint="x"), replace(base, epochs=2), replace(base, method="ts-lrc")]
+    others = [
+        replace(base, seed=1),
+        replace(base, lr=0.1),
+        replace(base, fingerprint="x"),
+        replace(base, epochs=2),
+        replace(base, method="ts-lrc"),
+    ]
     assert len({base.name, *(e.name for e in others)}) == 1 + len(others)
     again = Experiment(**json.loads(json.dumps(base.settings)))
     assert again.name == base.name
 
 
 def test_whole_numbers_and_fractions_of_the_same_value_are_one_setting():
-    assert Experiment(method="ss", **{**QUICK, "lr": 1}).name == Experiment(method="ss", **{**QUICK, "lr": 1.0}).name
+    assert (
+        Experiment(method="ss", **{**QUICK, "lr": 1}).name
+        == Experiment(method="ss", **{**QUICK, "lr": 1.0}).name
+    )
 
 
 def test_data_may_be_moved(tmp_path, monkeypatch):
@@ -89,7 +100,11 @@ def test_data_may_be_moved(tmp_path, monkeypatch):
     names = set()
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
-        np.savez(tmp_path / folder / "d.npz", x=np.random.default_rng(0).normal(size=(50, 3)), y=np.arange(50) % 2)
+        np.savez(
+            tmp_path / folder / "d.npz",
+            x=np.random.default_rng(0).normal(size=(50, 3)),
+            y=np.arange(50) % 2,
+        )
         monkeypatch.chdir(tmp_path / folder)
         (bound,) = with_fingerprints([Experiment(data="d.npz", method="ss")])
         assert bound.data == str(tmp_path / folder / "d.npz")
@@ -100,12 +115,19 @@ def test_data_may_be_moved(tmp_path, monkeypatch):
 def test_fingerprints_bind_to_the_data():
     (bound,) = with_fingerprints([Experiment(method="ss", **QUICK)])
     assert bound.fingerprint == load("digits").fingerprint
-    with pytest.raises(ValueError, match="the data digits are not those that the experiment was made for"):
+    with pytest.raises(
+        ValueError, match="the data digits are not those that the experiment was made for"
+    ):
         run(replace(bound, fingerprint="other"))
 
 
 def test_every_method_has_a_family():
-    assert {Experiment(data="digits", method=m).family for m in METHODS} == {"svm", "rr", "mlp", "cnn"}
+    assert {Experiment(data="digits", method=m).family for m in METHODS} == {
+        "svm",
+        "rr",
+        "mlp",
+        "cnn",
+    }
 
 
 @pytest.mark.parametrize(
@@ -114,18 +136,42 @@ def test_every_method_has_a_family():
         ({"method": "ss"}, "an experiment needs data"),
         ({"data": "digits", "method": "magic"}, "unknown method 'magic'; known are svm-ss"),
         ({"data": "digits", "method": "ss", "C": 1}, "unknown settings C; known are Cs"),
-        ({"data": "digits", "method": "ss", "Cs": 1}, "Cs means nothing to the method ss; it takes data, method"),
+        (
+            {"data": "digits", "method": "ss", "Cs": 1},
+            "Cs means nothing to the method ss; it takes data, method",
+        ),
         ({"data": "digits", "method": "ss", "depth": 0}, "depth must be a positive integer, got 0"),
-        ({"data": "digits", "method": "ss", "depth": "2"}, "depth must be a positive integer, got '2'"),
-        ({"data": "digits", "method": "ss", "lr": float("nan")}, "lr must be a finite number above 0, got nan"),
-        ({"data": "digits", "method": "ss", "lr": "fast"}, "lr must be a finite number above 0, got 'fast'"),
-        ({"data": "digits", "method": "ss", "momentum": float("inf")}, "momentum must be a finite number of at least 0"),
+        (
+            {"data": "digits", "method": "ss", "depth": "2"},
+            "depth must be a positive integer, got '2'",
+        ),
+        (
+            {"data": "digits", "method": "ss", "lr": float("nan")},
+            "lr must be a finite number above 0, got nan",
+        ),
+        (
+            {"data": "digits", "method": "ss", "lr": "fast"},
+            "lr must be a finite number above 0, got 'fast'",
+        ),
+        (
+            {"data": "digits", "method": "ss", "momentum": float("inf")},
+            "momentum must be a finite number of at least 0",
+        ),
         ({"data": "digits", "method": "ss", "seed": -1}, "seed must be an integer"),
         ({"data": 5, "method": "ss"}, "data must be a name or a path, got 5"),
-        ({"data": "digits", "method": "ss", "extra": "no"}, "extra must be true or false, got 'no'"),
+        (
+            {"data": "digits", "method": "ss", "extra": "no"},
+            "extra must be true or false, got 'no'",
+        ),
         ({"data": "digits", "method": "svm-ts", "Cs": []}, "Cs must not be empty"),
-        ({"data": "digits", "method": "svm-ts", "depths": [0]}, r"depths\[0\] must be a positive integer"),
-        ({"data": "digits", "method": "cnn-ss", "convolutions": [1], "channels": [4, 4]}, "must have a number for each block"),
+        (
+            {"data": "digits", "method": "svm-ts", "depths": [0]},
+            r"depths\[0\] must be a positive integer",
+        ),
+        (
+            {"data": "digits", "method": "cnn-ss", "convolutions": [1], "channels": [4, 4]},
+            "must have a number for each block",
+        ),
     ],
 )
 def test_bad_settings(settings, message):
@@ -134,6 +180,8 @@ def test_bad_settings(settings, message):
 
 
 def test_a_cnn_needs_images(tmp_path):
-    np.savez(tmp_path / "rows.npz", x=np.random.default_rng(0).normal(size=(50, 3)), y=np.arange(50) % 2)
+    np.savez(
+        tmp_path / "rows.npz", x=np.random.default_rng(0).normal(size=(50, 3)), y=np.arange(50) % 2
+    )
     with pytest.raises(ValueError, match="rows of 3 features, no images"):
         run(Experiment(data=str(tmp_path / "rows.npz"), method="cnn-ss"))

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from tensorswitch._files import make_folder, only_one
-from tensorswitch.data import Dataset
-from tensorswitch.experiments import Experiment, Result, remember
-from tensorswitch.records import Record, run_one
+from tensorswitch.data import Dataset, load
+from tensorswitch.experiments.experiment import Experiment, Result
+from tensorswitch.experiments.records import Record, run_one
+from tensorswitch.experiments.runner import remember
 
 __all__ = ["COMPARED", "Comparison", "Settings", "compare"]
 
@@ -24,7 +25,7 @@ GRID_ROWS = 5_000  # up to so many rows the depth of a kernel is chosen by valid
 KERNEL_DEPTHS, KERNEL_DEPTH, KERNEL_C = (1, 2, 3, 5), 3, (1.0, 10.0, 100.0)
 ALPHAS = (0.01, 0.1, 1.0)  # of the mean of the diagonal
 COMPARED = ("svm-ss", "svm-ts", "ss", "rr", "ts-lrc", "ts-ibp-lrc", "ts-ibp")
-Watch = Callable[[str, int, int, str], None]
+WatchMethod = Callable[[str, int, int, str], None]
 
 
 @dataclass(frozen=True)
@@ -56,19 +57,35 @@ class Settings:
             "seed": 0,
         }
         chosen = {**fitting, **{key: value for key, value in given.items() if value is not None}}
-        return cls(**{**chosen, "components": chosen["components"] or None})  # 0 is how to ask for the pixels
+        return cls(
+            **{**chosen, "components": chosen["components"] or None}
+        )  # 0 is how to ask for the pixels
 
     def experiment(self, method: str, name: str, data: Dataset) -> Experiment:
         """What is to be done for a method."""
-        common: dict[str, Any] = {"data": name, "method": method, "fingerprint": data.fingerprint, "components": self.components}
+        common: dict[str, Any] = {
+            "data": name,
+            "method": method,
+            "fingerprint": data.fingerprint,
+            "components": self.components,
+        }
         if method.startswith("svm"):
             small = len(data.train_images) <= GRID_ROWS
-            return Experiment(**common, depths=KERNEL_DEPTHS if small else (KERNEL_DEPTH,), Cs=KERNEL_C if small else KERNEL_C[1:2])
+            return Experiment(
+                **common,
+                depths=KERNEL_DEPTHS if small else (KERNEL_DEPTH,),
+                Cs=KERNEL_C if small else KERNEL_C[1:2],
+            )
         if method == "rr":
             return Experiment(**common, width=self.width, alphas=ALPHAS, tol=1e-3, seed=self.seed)
         # the readout of the uncompressed network has width^depth · inputs weights
         depth = 1 if method == "ts-ibp" and self.width**self.depth > 64**2 else self.depth
-        sgd: dict[str, Any] = {"epochs": self.epochs, "lr": self.lr, "batch_size": self.batch_size, "seed": self.seed}
+        sgd: dict[str, Any] = {
+            "epochs": self.epochs,
+            "lr": self.lr,
+            "batch_size": self.batch_size,
+            "seed": self.seed,
+        }
         return Experiment(**common, depth=depth, width=self.width, **sgd)
 
 
@@ -81,7 +98,13 @@ class Comparison:
     @property
     def results(self) -> list[tuple[str, Result]]:
         """By method; one that failed has no errors, and a note that says why."""
-        return [(r.experiment.method, r.result or Result(r.experiment.depth, math.nan, note=f"failed: {r.error}")) for r in self.records]
+        return [
+            (
+                r.experiment.method,
+                r.result or Result(r.experiment.depth, math.nan, note=f"failed: {r.error}"),
+            )
+            for r in self.records
+        ]
 
     def relative_time(self, result: Result) -> float:
         """Seconds against an epoch of the SS network."""
@@ -90,12 +113,43 @@ class Comparison:
 
 
 def compare(
-    data: Dataset, settings: Settings, folder: Path, methods: Iterable[str] = COMPARED, watch: Watch | None = None, name: str | None = None
+    data: str | Path | Dataset,
+    folder: str | Path | None = None,
+    *,
+    methods: Iterable[str] = COMPARED,
+    watch: WatchMethod | None = None,
+    name: str | None = None,
+    **settings: Any,
 ) -> Comparison:
-    """Run the methods; ``watch(method, done, total, note)`` is told of every epoch. ``name`` is what the data were loaded by, if not their own."""
+    """Fit several methods to one data set.
+
+    Parameters
+    ----------
+    data : str, path or Dataset
+        A data set by name, by path, or loaded already.
+    folder : path, optional
+        Where results go, by default ``compare-NAME``. What is there is not done again.
+    methods : iterable of str
+        Some of :data:`COMPARED`.
+    watch : callable, optional
+        Called with the method, epochs done, epochs in all and a note after each epoch.
+    name : str, optional
+        What the data were loaded by, if that is not their own name.
+    **settings
+        Those of :class:`Settings`; what is not given is chosen from the size of the data.
+
+    Returns
+    -------
+    Comparison
+    """
+    if not isinstance(data, Dataset):
+        name = name or str(data)
+        data = load(data)
+    chosen = Settings.for_data(data, **settings)
+    experiments = [chosen.experiment(m, name or data.name, data) for m in check_methods(methods)]
+    folder = Path(f"compare-{data.name}" if folder is None else folder)
     make_folder(folder)
     tell = watch or (lambda *_: None)
-    experiments = [settings.experiment(method, name or data.name, data) for method in check_methods(methods)]
     remember(data)
     records = []
     with only_one(folder):
@@ -104,9 +158,10 @@ def compare(
             tell(method, 0, 1, "")
             record = run_one(experiment, folder, partial(tell, method), filters=True)
             best = math.nan if record.result is None else record.result.best
-            tell(method, 1, 1, "failed" if math.isnan(best) else f"test error {100 * best:.2f} %")
+            note = "failed" if math.isnan(best) else f"test error {100 * best:.2f} %"
+            tell(method, 1, 1, note)
             records.append(record)
-    return Comparison(data.name, settings, records)
+    return Comparison(data.name, chosen, records)
 
 
 def check_methods(methods: Iterable[str]) -> list[str]:

@@ -12,10 +12,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tensorswitch.experiments import METHODS, Experiment
+from tensorswitch.experiments.experiment import METHODS, Experiment
+from tensorswitch.experiments.records import Record
+from tensorswitch.experiments.sweeps import Sweep
 from tensorswitch.history import percent
-from tensorswitch.records import Record
-from tensorswitch.sweep import Sweep
 
 
 @contextmanager
@@ -41,7 +41,11 @@ def counts(sweep: Sweep, seconds_left: float = math.nan) -> str:
     ended = {r.experiment.name for r in records}
     running = [(e, state) for e, state in running if e.name not in ended]
     failed = sum(r.error is not None for r in records)
-    parts = [f"{len(records) - failed} done"] + [f"{failed} failed"] * bool(failed) + [f"{len(running)} running"] * bool(running)
+    parts = (
+        [f"{len(records) - failed} done"]
+        + [f"{failed} failed"] * bool(failed)
+        + [f"{len(running)} running"] * bool(running)
+    )
     parts.append(f"{len(sweep.experiments) - len(records) - len(running)} to go")
     if not math.isnan(seconds_left):
         parts.append(f"about {clock(seconds_left)} left")
@@ -53,7 +57,9 @@ def title(experiment: Experiment) -> str:
     e = experiment
     words = [e.data, METHODS[e.method]]
     if e.family in ("mlp", "cnn"):
-        words.append(f"depth {'·'.join(map(str, e.convolutions)) + ' + ' if e.family == 'cnn' else ''}{e.depth}")
+        words.append(
+            f"depth {'·'.join(map(str, e.convolutions)) + ' + ' if e.family == 'cnn' else ''}{e.depth}"
+        )
     if e.family == "rr":
         words.append(f"{e.width} gates")
     if e.family != "cnn":
@@ -63,13 +69,16 @@ def title(experiment: Experiment) -> str:
     return ", ".join(words)
 
 
-def best_of(records: list[Record]) -> dict[tuple[str, str], Record]:
+def best_records(records: list[Record]) -> dict[tuple[str, str], Record]:
     """For each data set and method the record of least validation error."""
     best: dict[tuple[str, str], tuple[float, Record]] = {}
     for record in records:
         if record.result is None:
             continue
-        key, error = (record.experiment.data, record.experiment.method), record.result.best_validation
+        key, error = (
+            (record.experiment.data, record.experiment.method),
+            record.result.best_validation,
+        )
         error = math.inf if math.isnan(error) else error
         if key not in best or error < best[key][0]:
             best[key] = (error, record)
@@ -78,7 +87,13 @@ def best_of(records: list[Record]) -> dict[tuple[str, str], Record]:
 
 def clock(seconds: float) -> str:
     minutes = round(seconds / 60)
-    return f"{seconds:.0f} s" if seconds < 90 else f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 90
+        else f"{minutes} min"
+        if minutes < 100
+        else f"{minutes // 60} h {minutes % 60:02d} min"
+    )
 
 
 def _picture(sweep: Sweep, elapsed: float, done_before: int) -> RenderableType:
@@ -86,11 +101,23 @@ def _picture(sweep: Sweep, elapsed: float, done_before: int) -> RenderableType:
     done, left = len(records) - done_before, len(sweep.experiments) - len(records)
     running = Table("running", "epoch", "now", box=None, pad_edge=False)
     for experiment, state in sweep.running():
-        epoch = f"{state['done']} of {state['total']}" if experiment.family in ("mlp", "cnn") else "–"
-        running.add_row(title(experiment), epoch, f"{state['note']} {clock(max(0.0, time.time() - state['since']))}".strip())
+        epoch = (
+            f"{state['done']} of {state['total']}" if experiment.family in ("mlp", "cnn") else "–"
+        )
+        running.add_row(
+            title(experiment),
+            epoch,
+            f"{state['note']} {clock(max(0.0, time.time() - state['since']))}".strip(),
+        )
     best = Table("best so far", "one pass, %", "best, %", box=None, pad_edge=False)
-    for (data, method), record in best_of(records).items():
+    for (data, method), record in best_records(records).items():
         result = record.result
         assert result is not None
         best.add_row(f"{data}, {METHODS[method]}", percent(result.one_pass), percent(result.best))
-    return Group(Text(counts(sweep, elapsed / done * left if done else math.nan)), Text(), running, Text(), best)
+    return Group(
+        Text(counts(sweep, elapsed / done * left if done else math.nan)),
+        Text(),
+        running,
+        Text(),
+        best,
+    )

@@ -1,16 +1,14 @@
-"""Many experiments, on local processes or a Dask cluster; what is done stays done (see :mod:`tensorswitch.records`)."""
+"""Many experiments, on local processes or a Dask cluster; what is done stays done (see :mod:`tensorswitch.experiments.records`)."""
 
 from __future__ import annotations
 
 import datetime
 import json
 import os
-import tomllib
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +16,12 @@ import joblib
 from joblib.externals import loky
 
 from tensorswitch._files import make_folder, only_one, write_text
-from tensorswitch._machine import machine
-from tensorswitch.experiments import Experiment, with_fingerprints
-from tensorswitch.records import RUNNING, STATE, Record, run_one
+from tensorswitch.experiments.experiment import Experiment
+from tensorswitch.experiments.machine import machine
+from tensorswitch.experiments.records import RUNNING, STATE, Record, run_one
+from tensorswitch.experiments.runner import with_fingerprints
 
-__all__ = ["Sweep", "experiments_from_toml", "sweep"]
+__all__ = ["Sweep", "sweep"]
 
 CONNECT_SECONDS = 20
 DEATHS = 2  # an experiment whose process, with nothing else in it, died so often is given up
@@ -40,7 +39,10 @@ class Sweep:
     def records(self) -> list[Record]:
         """Of the experiments that came to an end."""
         for experiment in self.experiments:
-            if experiment.name not in self._records and (path := self.folder / f"{experiment.name}.json").exists():
+            if (
+                experiment.name not in self._records
+                and (path := self.folder / f"{experiment.name}.json").exists()
+            ):
                 self._records[experiment.name] = Record.read(path)
         return list(self._records.values())
 
@@ -49,7 +51,12 @@ class Sweep:
         found = []
         for experiment in self.experiments:
             try:
-                found.append((experiment, json.loads((self.folder / RUNNING / experiment.name / STATE).read_text())))
+                found.append(
+                    (
+                        experiment,
+                        json.loads((self.folder / RUNNING / experiment.name / STATE).read_text()),
+                    )
+                )
             except (OSError, ValueError):
                 continue
         return found
@@ -72,7 +79,10 @@ class Sweep:
 
     def give_up(self, experiment: Experiment, error: str) -> None:
         now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-        write_text(self.folder / f"{experiment.name}.json", Record(experiment, None, error, {"date": now, **machine()}).to_json())
+        write_text(
+            self.folder / f"{experiment.name}.json",
+            Record(experiment, None, error, {"date": now, **machine()}).to_json(),
+        )
 
 
 def sweep(
@@ -107,7 +117,15 @@ def sweep(
             state.forget_failures()
         with during(state) if during is not None else nullcontext():
             if dask is None:
-                _run_all(state, partial(_on_processes, folder=folder, jobs=jobs or os.cpu_count() or 1, device=device))
+                _run_all(
+                    state,
+                    partial(
+                        _on_processes,
+                        folder=folder,
+                        jobs=jobs or os.cpu_count() or 1,
+                        device=device,
+                    ),
+                )
             else:
                 _on_dask(state, dask, device)
         return state.records()
@@ -139,14 +157,20 @@ def _on_processes(experiments: list[Experiment], folder: Path, jobs: int, device
     """On processes here, each with its share of the cores."""
     threads = max(1, (os.cpu_count() or 1) // min(jobs, len(experiments)))
     task = partial(_in_child, folder=folder, device=device, parent=os.getpid())
-    if jobs > 1 and len(experiments) == 1:  # joblib would run it in this process, which it may take along when it dies
+    if (
+        jobs > 1 and len(experiments) == 1
+    ):  # joblib would run it in this process, which it may take along when it dies
         with loky.ProcessPoolExecutor(1, env={"OMP_NUM_THREADS": str(threads)}) as executor:
             executor.submit(task, experiments[0]).result()
         return
     with warnings.catch_warnings(), joblib.parallel_config("loky", inner_max_num_threads=threads):
-        warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")  # joblib renews workers that hold much memory
+        warnings.filterwarnings(
+            "ignore", "A worker stopped while some jobs were given"
+        )  # joblib renews workers that hold much memory
         jobs = min(jobs, len(experiments))
-        joblib.Parallel(jobs, batch_size=1, pre_dispatch=jobs)(joblib.delayed(task)(e) for e in experiments)
+        joblib.Parallel(jobs, batch_size=1, pre_dispatch=jobs)(
+            joblib.delayed(task)(e) for e in experiments
+        )
 
 
 def _in_child(experiment: Experiment, folder: Path, device: str, parent: int) -> None:
@@ -166,47 +190,30 @@ def _on_dask(state: Sweep, address: str, device: str) -> None:
         from distributed import Client, as_completed
         from distributed.scheduler import KilledWorker
     except ImportError:
-        raise ValueError("dask is not installed; install it with: pip install 'tensorswitch[dask]'") from None
+        raise ValueError(
+            "dask is not installed; install it with: pip install 'tensorswitch[dask]'"
+        ) from None
     try:
         client = Client(address, timeout=CONNECT_SECONDS)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise ValueError(f"no Dask scheduler answers at {address} ({error})") from None
     with client:
         left = {e.name: e for e in state.left()}
-        futures = {client.submit(run_one, e, state.folder, None, device, key=f"{e.name}-{os.urandom(4).hex()}"): e for e in left.values()}
+        futures = {
+            client.submit(
+                run_one, e, state.folder, None, device, key=f"{e.name}-{os.urandom(4).hex()}"
+            ): e
+            for e in left.values()
+        }
         for future in as_completed(futures):  # type: ignore[no-untyped-call]
             try:
                 future.result()
             except KilledWorker:
-                state.give_up(futures[future], "the workers that had it died, as they do where memory runs out")
+                state.give_up(
+                    futures[future],
+                    "the workers that had it died, as they do where memory runs out",
+                )
     if missing := state.left():
-        raise ValueError(f"the workers do not write to {state.folder} as it is seen here: {len(missing)} results are not there; use a shared folder")
-
-
-def experiments_from_toml(path: Path) -> list[Experiment]:
-    """The experiments of a file: tables ``[[grid]]``, each with settings; lists are varied over, and a list in a list is one value.
-
-    data = "digits"            # what stands above holds for all grids
-    [[grid]]
-    method = ["ss", "ts-lrc"]
-    depth = [1, 2]
-    """
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"{path} is not there") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not a TOML file: {error}") from None
-    grids = content.pop("grid", [{}])
-    if not isinstance(grids, list) or not all(isinstance(g, dict) for g in grids):
-        raise ValueError(f"{path}: grids are written as [[grid]], with settings below")
-    experiments = []
-    for number, grid in enumerate(grids, 1):
-        axes = {name: value if isinstance(value, list) else [value] for name, value in {**content, **grid}.items()}
-        try:
-            experiments += [Experiment.from_settings(dict(zip(axes, values, strict=True))) for values in product(*axes.values())]
-        except ValueError as error:
-            raise ValueError(f"{path}, grid {number}: {error}") from None
-    if not experiments:
-        raise ValueError(f"{path} has no experiments: a list in it is empty")
-    return experiments
+        raise ValueError(
+            f"the workers do not write to {state.folder} as it is seen here: {len(missing)} results are not there; use a shared folder"
+        )

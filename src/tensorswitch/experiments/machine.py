@@ -14,9 +14,21 @@ import torch
 def machine() -> dict[str, Any]:
     model = platform.processor() or platform.machine()
     if (cpuinfo := Path("/proc/cpuinfo")).exists():
-        model = next((line.split(":")[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")), model)
+        model = next(
+            (
+                line.split(":")[1].strip()
+                for line in cpuinfo.read_text().splitlines()
+                if line.startswith("model name")
+            ),
+            model,
+        )
     versions = {"torch": torch.__version__, "python": platform.python_version()}
-    return {"machine": model, "threads": torch.get_num_threads(), "cores": os.cpu_count(), **versions}
+    return {
+        "machine": model,
+        "threads": torch.get_num_threads(),
+        "cores": os.cpu_count(),
+        **versions,
+    }
 
 
 def describe(about: dict[str, Any] | None = None) -> str:

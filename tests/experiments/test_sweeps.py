@@ -14,10 +14,11 @@ import psutil
 import pytest
 from rich.console import Console
 
-from tensorswitch._live import best_of, clock, counts, live_table, title
 from tensorswitch.experiments import Experiment, with_fingerprints
-from tensorswitch.records import RUNNING, Record, run_one
-from tensorswitch.sweep import Sweep, experiments_from_toml, sweep
+from tensorswitch.experiments.grid import experiments_from_toml
+from tensorswitch.experiments.live import best_records, clock, counts, live_table, title
+from tensorswitch.experiments.records import RUNNING, Record, run_one
+from tensorswitch.experiments.sweeps import Sweep, sweep
 
 pytestmark = pytest.mark.xdist_group("sweeps")  # one worker, so that what they share is made once
 QUICK = {"data": "digits", "width": 16, "lr": 1e-2, "batch_size": 32}
@@ -26,8 +27,8 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from tensorswitch.experiments import Experiment
-from tensorswitch.sweep import sweep
-from tests.test_sweep import LONG
+from tensorswitch.experiments.sweeps import sweep
+from tests.experiments.test_sweeps import LONG
 if __name__ == "__main__":
     sweep(LONG, Path(sys.argv[1]), jobs=2)
 """
@@ -46,7 +47,9 @@ def start(folder):
     """A sweep in a process of its own."""
     (folder / "script.py").write_text(SCRIPT)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    return subprocess.Popen([sys.executable, str(folder / "script.py"), str(folder / "runs")], env=environment)
+    return subprocess.Popen(
+        [sys.executable, str(folder / "script.py"), str(folder / "runs")], env=environment
+    )
 
 
 def wait_for(condition, seconds=60.0):
@@ -77,7 +80,9 @@ def test_results_are_files_named_by_settings_and_are_not_made_twice(tmp_path):
     assert errors(sweep([*experiments, *experiments], tmp_path)) == errors(records)
     assert [f.stat().st_mtime_ns for f in files] == times
     assert not [path for path in (tmp_path / RUNNING).iterdir() if path.is_dir()]
-    content = json.loads(files[0].read_text(), parse_constant=pytest.fail)  # no NaN, which JSON does not have
+    content = json.loads(
+        files[0].read_text(), parse_constant=pytest.fail
+    )  # no NaN, which JSON does not have
     assert {"torch", "machine", "threads", "date"} <= content["made"].keys()
 
 
@@ -90,7 +95,9 @@ def test_a_failure_is_recorded_and_the_others_go_on(tmp_path):
     files = {r.error is None: tmp_path / f"{r.experiment.name}.json" for r in (failed, done)}
     before = {ok: path.stat().st_mtime_ns for ok, path in files.items()}
     sweep([diverging, fine], tmp_path, jobs=1)
-    assert {ok: path.stat().st_mtime_ns for ok, path in files.items()} == before  # a failure is not tried again,
+    assert {
+        ok: path.stat().st_mtime_ns for ok, path in files.items()
+    } == before  # a failure is not tried again,
     sweep([diverging, fine], tmp_path, jobs=1, retry=True)
     assert files[False].stat().st_mtime_ns != before[False]  # unless that is asked for
     assert files[True].stat().st_mtime_ns == before[True]
@@ -99,7 +106,10 @@ def test_a_failure_is_recorded_and_the_others_go_on(tmp_path):
 def test_a_sweep_killed_at_any_time_goes_on_where_it_was(tmp_path, undisturbed):
     process = start(tmp_path)
     wait_for(lambda: under_way(tmp_path) or process.poll())
-    for child in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
+    for child in [
+        *psutil.Process(process.pid).children(recursive=True),
+        psutil.Process(process.pid),
+    ]:
         child.send_signal(signal.SIGKILL)
     process.wait()
     state = Sweep(with_fingerprints(LONG), tmp_path / "runs")
@@ -113,7 +123,11 @@ def test_a_sweep_killed_at_any_time_goes_on_where_it_was(tmp_path, undisturbed):
 def test_a_worker_that_dies_is_replaced(tmp_path, undisturbed):
     process = start(tmp_path)
     wait_for(lambda: under_way(tmp_path) or process.poll())
-    workers = [c for c in psutil.Process(process.pid).children(recursive=True) if "resource_tracker" not in " ".join(c.cmdline())]
+    workers = [
+        c
+        for c in psutil.Process(process.pid).children(recursive=True)
+        if "resource_tracker" not in " ".join(c.cmdline())
+    ]
     workers[0].send_signal(signal.SIGKILL)
     assert process.wait(timeout=120) == 0
     assert errors(Sweep(with_fingerprints(LONG), tmp_path / "runs").records()) == undisturbed
@@ -122,7 +136,7 @@ def test_a_worker_that_dies_is_replaced(tmp_path, undisturbed):
 def test_one_that_kills_its_process_is_given_up_and_its_neighbours_are_not(tmp_path, monkeypatch):
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    from tensorswitch import sweep as module
+    from tensorswitch.experiments import sweeps as module
 
     culprit, *innocent = with_fingerprints(LONG)
 
@@ -136,7 +150,10 @@ def test_one_that_kills_its_process_is_given_up_and_its_neighbours_are_not(tmp_p
             raise TerminatedWorkerError
         for experiment in experiments:
             run_one(replace(experiment, epochs=1), folder)
-            shutil.copy(folder / f"{replace(experiment, epochs=1).name}.json", folder / f"{experiment.name}.json")
+            shutil.copy(
+                folder / f"{replace(experiment, epochs=1).name}.json",
+                folder / f"{experiment.name}.json",
+            )
 
     monkeypatch.setattr(module, "_on_processes", run)
     records = {r.experiment.seed: r.error for r in module.sweep(LONG, tmp_path, jobs=2)}
@@ -148,13 +165,15 @@ def test_one_that_kills_its_process_is_given_up_and_its_neighbours_are_not(tmp_p
 def test_processes_that_die_before_they_begin_do_not_go_round_for_ever(tmp_path, monkeypatch):
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    from tensorswitch import sweep as module
+    from tensorswitch.experiments import sweeps as module
 
     def run(experiments, **_):
         raise TerminatedWorkerError
 
     monkeypatch.setattr(module, "_on_processes", run)
-    assert [r.error for r in module.sweep(LONG, tmp_path, jobs=2)] == ["the process died 2 times, as it does where memory runs out"] * len(LONG)
+    assert [r.error for r in module.sweep(LONG, tmp_path, jobs=2)] == [
+        "the process died 2 times, as it does where memory runs out"
+    ] * len(LONG)
 
 
 def test_processes_without_their_sweep_end_and_do_not_spoil_the_next(tmp_path, undisturbed):
@@ -171,10 +190,14 @@ def test_processes_without_their_sweep_end_and_do_not_spoil_the_next(tmp_path, u
 
 def test_on_a_dask_cluster_of_which_a_worker_is_killed(tmp_path, undisturbed):
     distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None
+    ) as cluster:
         results = []
         address = cluster.scheduler_address
-        thread = threading.Thread(target=lambda: results.extend(sweep(LONG, tmp_path / "runs", dask=address)))
+        thread = threading.Thread(
+            target=lambda: results.extend(sweep(LONG, tmp_path / "runs", dask=address))
+        )
         thread.start()
         wait_for(lambda: under_way(tmp_path) or not thread.is_alive())
         before = {worker.pid for worker in cluster.workers.values()}
@@ -182,7 +205,9 @@ def test_on_a_dask_cluster_of_which_a_worker_is_killed(tmp_path, undisturbed):
         os.kill(victim.pid, signal.SIGKILL)
         thread.join(timeout=120)
         assert not thread.is_alive()
-        assert {worker.pid for worker in cluster.workers.values()} != before  # there is a new one in its place
+        assert {
+            worker.pid for worker in cluster.workers.values()
+        } != before  # there is a new one in its place
     assert errors(results) == undisturbed
 
 
@@ -190,10 +215,17 @@ def test_a_small_cluster_does_the_work_itself_and_elsewhere(tmp_path, monkeypatc
     """One worker with one thread, in another folder than the sweep, which names its own by a relative path."""
     distributed = pytest.importorskip("distributed")
     monkeypatch.chdir(tmp_path)
-    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, local_directory=str(tmp_path / "dask")) as cluster:
+    with distributed.LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        dashboard_address=None,
+        local_directory=str(tmp_path / "dask"),
+    ) as cluster:
         with distributed.Client(cluster) as client:
             client.run(os.chdir, "/")
-        (record,) = sweep([Experiment(method="ss", **QUICK)], Path("here"), dask=cluster.scheduler_address)
+        (record,) = sweep(
+            [Experiment(method="ss", **QUICK)], Path("here"), dask=cluster.scheduler_address
+        )
     assert record.error is None
     assert (tmp_path / "here" / f"{record.experiment.name}.json").exists()
 
@@ -224,17 +256,28 @@ def test_two_sweeps_do_not_share_a_folder(tmp_path):
 
 def test_no_address_of_a_scheduler(tmp_path, monkeypatch):
     pytest.importorskip("distributed")
-    monkeypatch.setattr("tensorswitch.sweep.CONNECT_SECONDS", 1)
+    monkeypatch.setattr("tensorswitch.experiments.sweeps.CONNECT_SECONDS", 1)
     with pytest.raises(ValueError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:1"):
         sweep(LONG[:1], tmp_path, dask="tcp://127.0.0.1:1")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"experiment": {}}', '{"experiment": {"data": "d", "method": "ss"}, "result": {"best": "x"}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"experiment": {}}',
+        '{"experiment": {"data": "d", "method": "ss"}, "result": {"best": "x"}}',
+    ],
+)
 def test_a_broken_record_is_named(tmp_path, text):
     (experiment,) = with_fingerprints(LONG[:1])
     path = tmp_path / f"{experiment.name}.json"
     path.write_text(text)
-    with pytest.raises(ValueError, match=r"is not the record of an experiment .* remove it to have it done again"):
+    with pytest.raises(
+        ValueError, match=r"is not the record of an experiment .* remove it to have it done again"
+    ):
         run_one(experiment, tmp_path)
 
 
@@ -276,11 +319,16 @@ def test_a_wrong_file_is_explained(tmp_path, text, message):
 
 
 def test_the_live_table_shows_how_far_it_is(tmp_path):
-    experiments = [*with_fingerprints([Experiment(method="ss", **QUICK)]), *with_fingerprints(LONG[:2])]
+    experiments = [
+        *with_fingerprints([Experiment(method="ss", **QUICK)]),
+        *with_fingerprints(LONG[:2]),
+    ]
     run_one(experiments[0], tmp_path)
     place = tmp_path / RUNNING / experiments[1].name
     place.mkdir(parents=True)
-    (place / "state.json").write_text(json.dumps({"done": 7, "total": 30, "note": "test error 3.00 %", "since": time.time()}))
+    (place / "state.json").write_text(
+        json.dumps({"done": 7, "total": 30, "note": "test error 3.00 %", "since": time.time()})
+    )
     state = Sweep(experiments, tmp_path)
     console = Console(record=True, force_terminal=True, width=120, file=io.StringIO())
     with live_table(state, console):
@@ -294,11 +342,22 @@ def test_the_live_table_shows_how_far_it_is(tmp_path):
 
 def test_small_words():
     assert [clock(s) for s in (3, 89, 600, 7260)] == ["3 s", "89 s", "10 min", "2 h 01 min"]
-    assert title(Experiment(data="mnist", method="cnn-ss", depth=3)) == "mnist, CNN SS, depth 1·1·1 + 3, seed 0"
-    assert title(Experiment(data="mnist", method="rr", components=32)) == "mnist, MLP TS RR, 256 gates, PCA 32, seed 0"
+    assert (
+        title(Experiment(data="mnist", method="cnn-ss", depth=3))
+        == "mnist, CNN SS, depth 1·1·1 + 3, seed 0"
+    )
+    assert (
+        title(Experiment(data="mnist", method="rr", components=32))
+        == "mnist, MLP TS RR, 256 gates, PCA 32, seed 0"
+    )
 
 
 def test_the_best_is_by_validation(tmp_path):
     record = run_one(Experiment(method="ss", **QUICK), tmp_path)
-    worse = Record(replace(record.experiment, seed=1), replace(record.result, best_validation=0.9, best=0.0), None, {})
-    assert list(best_of([worse, record]).values()) == [record]
+    worse = Record(
+        replace(record.experiment, seed=1),
+        replace(record.result, best_validation=0.9, best=0.0),
+        None,
+        {},
+    )
+    assert list(best_records([worse, record]).values()) == [record]

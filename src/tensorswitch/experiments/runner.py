@@ -1,0 +1,278 @@
+"""Running one experiment: the data are prepared as in the paper, the method is fitted and tested."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tensorswitch.data import NAMES, Dataset, Split, load
+from tensorswitch.estimators import TSKernelSVC, kernel_svc_grid
+from tensorswitch.experiments.experiment import Experiment, Result
+from tensorswitch.history import Epoch
+from tensorswitch.models import Network, cnn, mlp
+from tensorswitch.ridge import apply_readout, deep_gates, draw_gates, mean_diagonal
+from tensorswitch.ridge import solve as solve_ridge
+from tensorswitch.training import Learner, Rows, train
+
+__all__ = ["Watch", "remember", "run", "untrained", "with_fingerprints"]
+
+Watch = Callable[[int, int, str], None]  # epochs done, epochs in all, a note
+
+
+def run(
+    experiment: Experiment,
+    folder: Path | None = None,
+    watch: Watch | None = None,
+    device: str = "cpu",
+    *,
+    filters: bool = True,
+) -> Result:
+    """Do it; networks leave checkpoints in ``folder`` and go on from there. ``watch(done, epochs, note)`` is told of every epoch.
+
+    ``filters`` says whether the result is to have the weights of the first hidden units in pixels.
+    """
+    data = _data(experiment)
+    split = _prepared(data, experiment.components, experiment.family != "cnn")
+    if experiment.family == "svm":
+        return _svm(experiment, split)
+    if experiment.family == "rr":
+        return _ridge(experiment, split, len(data.class_names))
+    return _network(experiment, split, len(data.class_names), folder, watch, device, filters)
+
+
+def with_fingerprints(experiments: Iterable[Experiment]) -> list[Experiment]:
+    """The same, bound to the data that are there now, and with whole paths, so that processes elsewhere find them."""
+    found: dict[tuple[str, bool], str] = {}
+    bound = []
+    for experiment in experiments:
+        key = (experiment.data, experiment.extra)
+        if key not in found:
+            data = load(experiment.data, extra=experiment.extra)
+            found[key] = data.fingerprint
+            remember(data)
+        place = (
+            experiment.data if experiment.data in NAMES else str(Path(experiment.data).resolve())
+        )
+        bound.append(replace(experiment, data=place, fingerprint=found[key]))
+    return bound
+
+
+_recent_data: dict[
+    str, Dataset
+] = {}  # by fingerprint; experiments on the same data follow each other
+_recent_split: dict[tuple[str, int | None, bool], Split] = {}
+
+
+def remember(data: Dataset) -> None:
+    """Have the next experiments on these data take them without loading."""
+    _recent_data.clear()
+    _recent_data[data.fingerprint] = data
+
+
+def _data(experiment: Experiment) -> Dataset:
+    if experiment.fingerprint not in _recent_data:
+        data = load(experiment.data, extra=experiment.extra)
+        if experiment.fingerprint not in (None, data.fingerprint):
+            raise ValueError(
+                f"the data {experiment.data} are not those that the experiment was made for: their fingerprint is {data.fingerprint}"
+            )
+        remember(data)
+        return data
+    return _recent_data[experiment.fingerprint]
+
+
+def _prepared(data: Dataset, components: int | None, flat: bool) -> Split:
+    key = (data.fingerprint, components, flat)
+    if key not in _recent_split:
+        _recent_split.clear()
+        _recent_split[key] = data.protocol(components, flat=flat)
+    return _recent_split[key]
+
+
+def _network(
+    experiment: Experiment,
+    split: Split,
+    classes: int,
+    folder: Path | None,
+    watch: Watch | None,
+    device: str,
+    filters: bool,
+) -> Result:
+    network = _build(experiment, split, classes)
+    sgd = {
+        name: getattr(experiment, name)
+        for name in ("lr", "momentum", "weight_decay", "batch_size", "seed")
+    }
+    learner = Learner(network, device=device, **sgd)
+
+    def after(epoch: Epoch) -> None:
+        if watch is not None:
+            watch(epoch.epoch, experiment.epochs, f"test error {100 * epoch.test_error:.2f} %")
+
+    parts: dict[str, Any] = {
+        "validation": Rows.from_numpy(split.validation, split.validation_labels),
+        "test": Rows.from_numpy(split.test, split.test_labels),
+    }
+    rows = Rows.from_numpy(split.train, split.train_labels)
+    place = (
+        folder if experiment.epochs > 1 else None
+    )  # there is nothing to keep before the first epoch is done
+    notes = json.loads(json.dumps(experiment.settings))  # tuples as the lists they become in a file
+    history = train(
+        learner, rows, epochs=experiment.epochs, folder=place, notes=notes, after=after, **parts
+    )
+    first, best = history.epochs[0], history.best
+    return Result(
+        experiment.depth,
+        min(e.seconds for e in history.epochs),
+        first.test_error,
+        first.validation_error,
+        best.test_error,
+        best.validation_error,
+        best.epoch,
+        [asdict(e) for e in history.epochs],
+        _filters(network, split) if filters else None,
+        list(split.preparation.mean.shape) if split.preparation.mean.ndim == 3 else None,
+    )
+
+
+def _build(experiment: Experiment, split: Split, classes: int) -> Network:
+    torch.manual_seed(experiment.seed)
+    shape: dict[str, Any] = {
+        "kind": experiment.kind,
+        "depth": experiment.depth,
+        "width": experiment.width,
+    }
+    if experiment.family == "mlp":
+        return mlp(split.train.shape[1], classes, **shape)
+    if split.train.ndim != 4:
+        raise ValueError(
+            f"{experiment.data} has rows of {split.train.shape[1]} features, no images, for a cnn to look at"
+        )
+    blocks: dict[str, Any] = {
+        "convolutions": experiment.convolutions,
+        "channels": experiment.channels,
+    }
+    return cnn(split.train.shape[1], split.train.shape[2:], classes, **shape, **blocks)
+
+
+def _ridge(experiment: Experiment, split: Split, classes: int) -> Result:
+    """The readout solved in one pass."""
+    gate_weights = draw_gates(
+        split.train.shape[1], [experiment.width], torch.Generator().manual_seed(experiment.seed)
+    )
+    x, y = torch.from_numpy(split.train), torch.from_numpy(split.train_labels)
+    targets = 2 * torch.nn.functional.one_hot(y, classes).to(x.dtype) - 1
+    start = time.perf_counter()
+    mean = (
+        mean_diagonal(x, deep_gates(x, gate_weights)) or 1.0
+    )  # inputs that are all zero have none
+    solution = solve_ridge(
+        x, targets, gate_weights, [a * mean for a in experiment.alphas], tol=experiment.tol
+    )
+    seconds = time.perf_counter() - start
+
+    def error(x: np.ndarray, labels: np.ndarray) -> float:
+        return (
+            _error(
+                apply_readout(torch.from_numpy(x), gate_weights, solution.weight).argmax(1).numpy(),
+                labels,
+            )
+            if len(x)
+            else math.nan
+        )
+
+    test, validation = (
+        error(split.test, split.test_labels),
+        error(split.validation, split.validation_labels),
+    )
+    return Result(
+        1,
+        seconds,
+        test,
+        validation,
+        test,
+        validation,
+        note=f"λ = {solution.alpha / mean:.2g} × mean",
+    )
+
+
+def _svm(experiment: Experiment, split: Split) -> Result:
+    """Rows of unit length; depth and C by validation error where there is a choice."""
+    depth, C, kind = experiment.depths[0], experiment.Cs[0], experiment.kind
+    start = time.perf_counter()
+    if len(experiment.depths) * len(experiment.Cs) > 1 and len(split.validation):
+        rows = slice(experiment.trial_rows)
+        trial = (
+            split.train[rows],
+            split.train_labels[rows],
+            split.validation,
+            split.validation_labels,
+        )
+        errors = kernel_svc_grid(
+            *trial, kinds=[kind], depths=experiment.depths, Cs=experiment.Cs, max_memory_gb=8
+        )
+        _, depth, C = min(errors, key=lambda k: (errors[k], k))
+    before = time.perf_counter()
+    model = TSKernelSVC(kind, depth, C, normalize=True, max_memory_gb=8).fit(
+        split.train, split.train_labels
+    )
+    seconds = time.perf_counter() - before
+    note = f"C = {C:g}" + (f", chosen in {before - start:.0f} s" if before - start > 1 else "")
+    validation = (
+        _error(model.predict(split.validation), split.validation_labels)
+        if len(split.validation)
+        else math.nan
+    )
+    return Result(
+        depth,
+        seconds,
+        best=_error(model.predict(split.test), split.test_labels),
+        best_validation=validation,
+        note=note,
+    )
+
+
+def _first_weight(network: Network) -> Tensor | None:
+    """Of the units of the first layer, if it is fully connected."""
+    first = next(iter(network))
+    for name in ("gate_weight", "weight"):
+        weight = getattr(first, name, None)
+        if weight is not None and weight.dim() == 2:
+            return cast(Tensor, weight)
+    return next(iter(getattr(first, "gate_weights", [])), None)
+
+
+def _filters(network: Network, split: Split, count: int = 16) -> list[list[float]] | None:
+    """The weights of the first units of the first layer, seen in pixels."""
+    weight = _first_weight(network)
+    if weight is None:
+        return None
+    units = weight.detach().cpu().numpy()[:count]
+    basis = split.preparation.basis
+    seen: list[list[float]] = (units if basis is None else units @ basis.T).round(5).tolist()
+    return seen
+
+
+def untrained(experiment: Experiment, features: int, classes: int) -> np.ndarray:
+    """What the weights of the first hidden units were before training, for a network on pixels."""
+    torch.manual_seed(experiment.seed)
+    network = mlp(
+        features, classes, kind=experiment.kind, depth=experiment.depth, width=experiment.width
+    )
+    weight = _first_weight(network)
+    assert weight is not None
+    return weight.detach().numpy()
+
+
+def _error(predicted: np.ndarray, labels: np.ndarray) -> float:
+    return float(np.mean(predicted != labels))

@@ -1,0 +1,176 @@
+"""The paper's table and figures, from the experiments to the files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from tensorswitch._files import make_folder
+from tensorswitch.experiments.experiment import Experiment
+from tensorswitch.experiments.figures import MISSING, can_draw, save_figure
+from tensorswitch.experiments.live import title
+from tensorswitch.experiments.records import Record, records_in
+from tensorswitch.experiments.sweeps import Sweep, sweep
+from tensorswitch.paper import figure2, figure4, figure5, rendering, table1
+from tensorswitch.paper.errors import NoResultsError
+from tensorswitch.paper.grids import SCALES, Plan, plan
+from tensorswitch.paper.report import write_report
+
+PARTS = ("table1", "figure2", "figure4", "figure5")
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What :func:`reproduce` has made.
+
+    Attributes
+    ----------
+    records : list of Record
+        The experiments of the parts that were asked for, as far as they are done.
+    table : list of Row
+        The rows of table 1 from these records.
+    paths : list of Path
+        The files that were written.
+    left_out : list of str
+        What is missing, in words.
+    """
+
+    records: list[Record]
+    table: list[table1.Row]
+    paths: list[Path]
+    left_out: list[str]
+
+    def terminal_table(self, width: int) -> Table:
+        """Return table 1 for a terminal of so many columns."""
+        narrow = width < 24 + 36 * len(table1.columns(self.table))
+        return rendering.as_terminal(self.table, narrow=narrow)
+
+
+def reproduce(
+    what: str,
+    scale: str = "smoke",
+    folder: str | Path | None = None,
+    *,
+    run: bool = True,
+    jobs: int | None = None,
+    dask: str | None = None,
+    retry: bool = False,
+    during: Callable[[Sweep], Any] | None = None,
+    command: str = "",
+) -> Reproduction:
+    """Reproduce a table or figure of the paper, and write it with a report on one page.
+
+    Parameters
+    ----------
+    what : {"table1", "figure2", "figure4", "figure5", "all"}
+        The part.
+    scale : {"smoke", "small", "full"}, default="smoke"
+        A minute on the embedded digits, hours on two cores, or the paper's whole grid.
+    folder : path, optional
+        Where everything goes, by default ``paper-SCALE``. What is there is not done again.
+    run : bool, default=True
+        Whether missing experiments are run; otherwise the results that are there are taken.
+    jobs, dask, retry, during
+        As in :func:`tensorswitch.experiments.sweep`.
+    command : str, optional
+        What the report says that it was made by.
+
+    Returns
+    -------
+    Reproduction
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown, or ``run`` is false and there are no results yet.
+    """
+    parts = parts_of(what)
+    planned = plans(parts, scale)
+    if what != "table1" and not can_draw():
+        raise ValueError(MISSING)
+    folder = Path(f"paper-{scale}" if folder is None else folder)
+    if run and planned.experiments:
+        options: dict[str, Any] = {"jobs": jobs, "dask": dask, "retry": retry, "during": during}
+        records = sweep(planned.experiments, folder / "runs", **options)
+    else:
+        records = finished(planned.experiments, folder)
+        if planned.experiments and not records:
+            raise ValueError(
+                f"{folder} has no results of {what} yet; run it without --no-run first"
+            )
+    table = table1.rows(of_the_table(records))
+    paths = _save(parts, records, table, folder)
+    everything = plans(PARTS, scale)
+    every = records_in(folder / "runs") if (folder / "runs").is_dir() else []
+    done = finished(everything.experiments, folder)
+    same = {r.experiment.name for r in done} == {r.experiment.name for r in records}
+    every_row = table if same else table1.rows(of_the_table(every))
+    report = folder / "report.html"
+    write_report(report, every, every_row, left_out(everything, done), command)
+    return Reproduction(records, table, [*paths, report], left_out(planned, records))
+
+
+def parts_of(what: str) -> Sequence[str]:
+    """Return the parts that a name stands for."""
+    if what not in (*PARTS, "all"):
+        raise ValueError(f"there are {', '.join(PARTS)} and all; got {what!r}")
+    return PARTS if what == "all" else (what,)
+
+
+def plans(what: Sequence[str], scale: str) -> Plan:
+    """Return the experiments of several parts, each once, and what they leave out."""
+    if scale not in SCALES:
+        raise ValueError(f"scale must be one of {', '.join(SCALES)}; got {scale!r}")
+    several = [(part, plan(part, scale)) for part in what if part != "figure2"]
+    experiments = list({e.name: e for _, p in several for e in p.experiments}.values())
+    return Plan(experiments, [f"{part}: {text}" for part, p in several for text in p.left_out])
+
+
+def finished(experiments: Sequence[Experiment], folder: Path) -> list[Record]:
+    """Return the records of an earlier run, on whatever data of their name."""
+    wanted = {e.name for e in experiments}
+    records = records_in(folder / "runs")
+    return [r for r in records if replace(r.experiment, fingerprint=None).name in wanted]
+
+
+def left_out(plan: Plan, records: Sequence[Record]) -> list[str]:
+    """Say what the plan leaves out of the paper, and what of the plan is not done or failed."""
+    count = len(plan.experiments)
+    missing = count - len(records)
+    failed = [
+        f"{title(r.experiment)}, which failed: {r.error}" for r in records if r.error is not None
+    ]
+    undone = [f"{missing} of {count} experiments, which are not done"] if missing else []
+    return [*plan.left_out, *undone, *failed]
+
+
+def of_the_table(records: Sequence[Record]) -> list[Record]:
+    """Return the records without the small networks of figure 5, which the table has not."""
+    return [
+        r
+        for r in records
+        if not (r.experiment.family == "mlp" and r.experiment.width == figure5.UNITS)
+    ]
+
+
+def _save(
+    parts: Sequence[str], records: list[Record], table: list[table1.Row], folder: Path
+) -> list[Path]:
+    """Write the files of each part."""
+    make_folder(folder)
+    paths = rendering.save_table(table, folder) if "table1" in parts else []
+    figures: dict[str, Callable[[], Any]] = {
+        "figure2": figure2.draw,
+        "figure4": lambda: figure4.draw(records),
+        "figure5": lambda: figure5.draw(records),
+    }
+    for name, draw in figures.items():
+        if name in parts:
+            with suppress(NoResultsError):  # what is missing is said elsewhere
+                paths += save_figure(draw(), folder, name)
+    return paths

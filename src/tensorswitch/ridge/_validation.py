@@ -1,0 +1,131 @@
+"""Validation of rows, targets, sample weights and gate weights, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from tensorswitch._checks import check_dtype_device, check_floating, check_shape
+from tensorswitch.switches import Switch, as_switch
+
+CHECKED_ROWS = 8192
+
+
+class Problem(NamedTuple):
+    """A ridge problem whose parts agree with each other."""
+
+    x: Tensor
+    targets: Tensor
+    gate_weights: list[Tensor]
+    sample_weight: Tensor | None
+    switch: Switch
+
+    @classmethod
+    def checked(
+        cls,
+        x: Tensor,
+        targets: Tensor,
+        gate_weights: Sequence[Tensor],
+        sample_weight: Tensor | None,
+        switch: Switch | str,
+    ) -> Problem:
+        """Return the problem, detached from gradients; raise if its parts do not agree."""
+        switch = as_switch(switch)
+        weights = check_gate_weights(gate_weights, switch)
+        x, targets, sample_weight = check_rows(x, targets, sample_weight, weights)
+        return cls(x, targets, weights, sample_weight, switch)
+
+
+def check_gate_weights(gate_weights: Any, switch: Switch) -> list[Tensor]:
+    """Return the gate weights as a list; raise unless each layer fits the units below it."""
+    if isinstance(gate_weights, Tensor) or not len(gate_weights):
+        raise ValueError("gate_weights must be a list with a matrix for each layer, at least one")
+    weights = list(gate_weights)
+    for i, w in enumerate(weights):
+        check_floating(f"gate_weights[{i}]", w)
+        below = len(weights[i - 1]) // switch.pieces if i else None
+        axes = "(gates, units below)" if i else "(gates, inputs)"
+        check_shape(f"gate_weights[{i}]", w, (None, below), axes)
+        switch.check_gates(len(w))
+        check_dtype_device(f"gate_weights[{i}]", w, "gate_weights[0]", weights[0])
+        if not w.isfinite().all():
+            raise ValueError(f"gate_weights[{i}] contains NaN or infinity")
+    return weights
+
+
+def check_rows(
+    x: Tensor,
+    targets: Tensor,
+    sample_weight: Tensor | None,
+    gate_weights: Sequence[Tensor],
+    out: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The same, with weights of the type of ``x``, and none of them with a history of gradients."""
+    for which, given in (("x", x), ("targets", targets)):
+        check_floating(which, given)
+        if given.layout != torch.strided:
+            raise TypeError(f"{which} is {given.layout}; convert it with .to_dense()")
+    n_in = gate_weights[0].shape[1]
+    check_shape("x", x, (None, n_in), "(rows, in_features)")
+    check_dtype_device("x", x, "gate_weights", gate_weights[0])
+    check_shape("targets", targets, (len(x), out), "(rows, out_features)")
+    check_dtype_device("targets", targets, "x", x)
+    if not targets.shape[1]:
+        raise ValueError("targets has no columns")
+    if sample_weight is not None:
+        if not isinstance(sample_weight, Tensor):
+            raise TypeError(
+                f"sample_weight must be a torch tensor, got {type(sample_weight).__name__}; convert it with torch.as_tensor()"
+            )
+        check_shape("sample_weight", sample_weight, (len(x),), "(rows,)")
+        sample_weight = sample_weight.detach().to(x)
+        if (sample_weight < 0).any():
+            raise ValueError("sample_weight must not be negative")
+    x, targets = x.detach(), targets.detach()
+    _check_sums(x, targets, sample_weight)
+    return x, targets, sample_weight
+
+
+def _check_sums(x: Tensor, targets: Tensor, sample_weight: Tensor | None) -> None:
+    """Raise if a sum of weighted squares leaves the range of the type, which bounds all others.
+
+    ``|Σ s z_i z_j|² ≤ Σ s z_i² · Σ s z_j²``, and likewise for products with targets.
+    """
+    limit = torch.finfo(x.dtype).max / 4  # room for the sums of a block on their way
+    if sample_weight is not None and not float(sample_weight.double().square().sum()) < limit:
+        _check_finite("sample_weight", sample_weight)
+        raise ValueError(f"sample_weight is so large that sums overflow {x.dtype}; scale it down")
+    for name, rows in (("x", x), ("targets", targets)):
+        if not rows.numel():
+            continue
+        energy = float(column_energies(rows, sample_weight).max())
+        largest = float(torch.linalg.vector_norm(rows, torch.inf))
+        if not (energy < limit and largest**2 < limit):
+            _check_finite(name, rows)
+            weighted = "" if sample_weight is None else " with these sample weights"
+            raise ValueError(
+                f"{name} is so large that sums of its squares{weighted} overflow {rows.dtype}; scale it down, or use float64"
+            )
+
+
+def column_energies(rows: Tensor, sample_weight: Tensor | None) -> Tensor:
+    """``Σ_b s_b x_bi²`` of each column, in float64."""
+    total = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
+    for start in range(0, len(rows), CHECKED_ROWS):
+        part = slice(start, start + CHECKED_ROWS)
+        squares = rows[part].double().square()  # not in place: it may be x itself
+        total += squares.sum(0) if sample_weight is None else sample_weight[part].double() @ squares
+    return total
+
+
+def _check_finite(name: str, tensor: Tensor) -> None:
+    if not tensor.isfinite().all():
+        raise ValueError(f"{name} contains NaN or infinity")
+
+
+def check_some_rows(rows: float) -> None:
+    if not rows > 0:
+        raise ValueError("nothing to solve: there are no rows, or all have a weight of zero")
