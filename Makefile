@@ -29,8 +29,9 @@ format: $(READY)
 bench: $(READY)
 	for script in benchmarks/[a-z]*.py; do $(BIN)/python -m benchmarks.$$(basename $$script .py) || exit 1; done
 
-# Table, figures and report from the records in docs/results/runs, and the table into README; runs no experiment.
+# Compacts the records in docs/results/runs and regenerates table, figures, report and the table in README; runs no experiments.
 results: $(READY)
+	$(BIN)/tensorswitch compact docs/results/runs docs/results/runs
 	$(BIN)/tensorswitch paper all --scale small --out docs/results --no-run
 	$(BIN)/python docs/fill_readme.py
 

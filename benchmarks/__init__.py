@@ -1,1 +1,1 @@
-"""One script per claim. Each prints ratios of two things run side by side."""
+"""Benchmarks, one script per claim; each prints ratios of alternatives timed in turns."""

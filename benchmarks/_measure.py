@@ -1,4 +1,4 @@
-"""How the benchmarks measure: times side by side, memory in a process of its own."""
+"""Measure times of alternatives in turns, and peak memory in separate processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 def side_by_side(
     runs: dict[str, Callable[[], Any]], seconds: float = 2.0, least: int = 5
 ) -> dict[str, float]:
-    """The best time of each, in seconds. They take turns, so that a noisy moment hits all of them."""
+    """Return the best time of each in seconds; they take turns, so that noise affects all alike."""
     best = dict.fromkeys(runs, float("inf"))
     for run in runs.values():
         run()
@@ -34,28 +34,33 @@ def side_by_side(
 
 
 def peak_extra_bytes(prepare: Callable[..., Callable[[], Any]], *arguments: Any) -> int:
-    """How far the resident memory of a fresh process rises while it runs what ``prepare(*arguments)`` returns.
+    """Return the extra resident memory of a new process that calls ``prepare(*arguments)()``.
 
-    The less of two: pages of the libraries count too, and where memory is short the kernel drops them and reads them again at some other time.
+    Preparation is not counted. The smaller of two runs is returned, because pages of libraries
+    count, too, and the kernel may drop and reload them when memory is short.
     """
     return min(in_a_process_of_its_own(_peak, prepare, arguments) for _ in range(2))
 
 
 def in_a_process_of_its_own(call: Callable[..., T], *arguments: Any) -> T:
-    """What ``call(*arguments)`` returns, from a fresh process: its memory is its own. An executor notices a child that dies; a Pool would wait."""
+    """Return ``call(*arguments)``, computed in a new process.
+
+    An executor notices when the child dies; a multiprocessing pool would wait for ever.
+    """
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
         return executor.submit(call, *arguments).result()
 
 
 def _peak(prepare: Callable[..., Callable[[], Any]], arguments: tuple[Any, ...]) -> int:
+    """Return the rise of resident memory in this process."""
     run = prepare(*arguments)
     status = Path("/proc/self/status")
-    if not status.exists():  # no /proc: the peak since the start is the best there is
+    if not status.exists():  # without /proc, use the peak since the start of the process
         unit = 1 if sys.platform == "darwin" else 1024
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         run()
         return unit * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of the preparation
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before = _status_bytes(status, "VmRSS")
     run()
     return _status_bytes(status, "VmHWM") - before
@@ -67,19 +72,19 @@ def _status_bytes(status: Path, field: str) -> int:
 
 
 def describe() -> str:
-    """Date, machine and versions, to stand beside measured numbers."""
+    """Return date, machine and versions."""
     return f"{machine.today()}, {machine.describe()}"
 
 
 def print_table(header: list[str], rows: list[list[str]]) -> None:
-    """A Markdown table."""
+    """Print a Markdown table."""
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     for row in [header, ["-" * w for w in widths], *rows]:
         print("| " + " | ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) + " |")
 
 
 def peak_resident_bytes() -> int:
-    """The most memory this process has held so far."""
+    """Return the peak resident memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
         1 if sys.platform == "darwin" else 1024
     )

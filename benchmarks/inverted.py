@@ -1,9 +1,10 @@
-"""What inverted backpropagation adds to a step of linear rotation-compression (LRC).
+"""Measure the overhead of inverted backpropagation in training steps of LRC networks.
 
     python -m benchmarks.inverted
 
-A step is forward, cross entropy, backward and SGD with momentum, on two TS layers (the second is the readout) of width n with 10 classes, and on
-one square layer alone; batch 128, float32, two threads.
+A step is forward, cross entropy, backward and SGD with momentum, on a single square layer of width
+n, and on two TS layers, the second of which is the readout of 10 classes; batch size 128, float32,
+two threads.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""The equivalent kernels against the same formula in whole-array torch and NumPy operations, and against neural-tangents where it is installed.
+"""Compare the equivalent kernels with whole-array torch and NumPy code and neural-tangents.
 
     python -m benchmarks.kernels [--neural-tangents PYTHON]
 
-k(X, X) of depth 3 on 6,000 rows, float32, two threads. ``--neural-tangents`` names the interpreter of an environment that has it, made for example by
+k(X, X) of depth 3 on 6,000 rows, float32, two threads. ``--neural-tangents`` is the interpreter of
+an environment with neural-tangents, created for example by
 
-    python -m venv /tmp/nt && /tmp/nt/bin/pip install 'jax[cpu]==0.4.30' 'neural-tangents==0.6.5' 'scipy<1.13' 'numpy<2'
+    python -m venv /tmp/nt
+    /tmp/nt/bin/pip install 'jax[cpu]==0.4.30' 'neural-tangents==0.6.5' 'scipy<1.13' 'numpy<2'
 """
 
 from __future__ import annotations
@@ -97,7 +99,10 @@ def main() -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         tangents = float(done.stdout) / best["ours"] if done.returncode == 0 else None
         if tangents is None:
-            print("no neural-tangents:", (done.stderr.strip().splitlines() or ["no output"])[-1])
+            print(
+                "neural-tangents is not available:",
+                (done.stderr.strip().splitlines() or ["no output"])[-1],
+            )
         memory = peak_extra_bytes(prepared, features) - 4 * ROWS**2
         row = [
             str(features),
@@ -116,9 +121,9 @@ def main() -> None:
         [
             "features",
             "ours, ms",
-            "than torch",
-            "than NumPy",
-            "than neural-tangents",
+            "speed-up over torch",
+            "over NumPy",
+            "over neural-tangents",
             "memory beyond the result, MB",
         ],
         rows,

@@ -1,10 +1,11 @@
-"""One-pass ridge regression: speed and memory of the solvers, and errors on MNIST, CIFAR-10 and SVHN (without ``extra``).
+"""Measure one-pass ridge regression: speed, memory and test errors.
 
     python -m benchmarks.ridge speed
     [TENSORSWITCH_DATA=DIR] python -m benchmarks.ridge [mnist cifar10 svhn]
 
-Errors are added to ``benchmarks/results/ridge.md`` row by row, each from a process of its own, and what stands there already is skipped. Times are
-those of the solver, principal components and prediction not counted.
+Errors on MNIST, CIFAR-10 and SVHN (without ``extra``) are appended to
+``benchmarks/results/ridge.md``, each from a separate process; rows that are already there are
+skipped. Times are those of the solver, without principal components and prediction.
 """
 
 from __future__ import annotations
@@ -41,12 +42,9 @@ from tensorswitch.ridge import (
 
 RESULTS = Path(__file__).parent / "results" / "ridge.md"
 PAPER = {"mnist": 2.99, "cifar10": 47.71, "svhn": 27.11}
-SCALE = {
-    "mnist": 0.1,
-    "cifar10": 1.0,
-    "svhn": 1.0,
-}  # λ as a fraction of the mean of the diagonal, which is the paper's
-TOLERANCE = {"mnist": 2e-2, "cifar10": 5e-3, "svhn": 5e-3}  # where conjugate gradients stop
+# λ as a fraction of the mean of the Gram matrix's diagonal, which is the λ of the paper.
+SCALE = {"mnist": 0.1, "cifar10": 1.0, "svhn": 1.0}
+TOLERANCE = {"mnist": 2e-2, "cifar10": 5e-3, "svhn": 5e-3}  # residuals of conjugate gradients
 CASES: list[tuple[str, int, tuple[int, ...], int | None]] = [  # solver, PCA, gates, rows
     ("streaming", 64, (64,), None),
     ("matrix-free", 256, (256,), None),
@@ -64,9 +62,8 @@ MORE: list[tuple[str, int, tuple[int, ...], int | None]] = [  # on MNIST
     ("matrix-free", 32, (32, 32, 32), None),
 ]
 HEADER = (
-    "| data | solver | rows | PCA | gates | features | λ / mean | iterations | test error % | paper % | solve s | peak GB |\n"
-    + "|---" * 12
-    + "|\n"
+    "| data | solver | rows | PCA | gates | features | λ / mean | iterations "
+    "| test error % | paper % | solve s | peak GB |\n" + "|---" * 12 + "|\n"
 )
 
 
@@ -76,7 +73,8 @@ def main() -> None:
         return
     if not RESULTS.exists():
         RESULTS.write_text(
-            f"Made by `benchmarks/ridge.py` (seed 0, residuals at most {TOLERANCE}); {describe()}.\n\n{HEADER}"
+            f"Made by `python -m benchmarks.ridge` (seed 0, residuals at most {TOLERANCE}); "
+            f"{describe()}.\n\n{HEADER}"
         )
     for name in sys.argv[1:] or PAPER:
         for solver, components, gates, rows in CASES + (MORE if name == "mnist" else []):
@@ -94,7 +92,9 @@ def _row_start(
     name: str, solver: str, components: int, gates: tuple[int, ...], scale: float, rows: int | None
 ) -> str:
     features = components * int(np.prod(gates))
-    return f"| {name} | {solver} | {rows or 'all'} | {components} | {' · '.join(map(str, gates))} | {features:,} | {scale} | "
+    units = " · ".join(map(str, gates))
+    cells = (name, solver, rows or "all", components, units, f"{features:,}", scale)
+    return "".join(f"| {cell} " for cell in cells) + "| "
 
 
 def run(
@@ -118,7 +118,11 @@ def run(
             != data.test_labels
         ).mean()
     )
-    return f"{solution.iterations or '–'} | {error:.2f} | {PAPER[name]} | {seconds:.1f} | {peak_resident_bytes() / 1e9:.1f} |\n"
+    memory = peak_resident_bytes() / 1e9
+    return (
+        f"{solution.iterations or '–'} | {error:.2f} | {PAPER[name]} | {seconds:.1f} "
+        f"| {memory:.1f} |\n"
+    )
 
 
 def gate_weights(n_in: int, gates: tuple[int, ...]) -> list[Tensor]:
@@ -174,7 +178,7 @@ def speed() -> None:
 
 
 def by_blas(x: Tensor, targets: Tensor, gate_weight: Tensor) -> np.ndarray:
-    """The original's way: the representation in batches, ``ssyrk``, ``sposv``."""
+    """Solve as the original implementation does: expand batches, then ``ssyrk`` and ``sposv``."""
     features = x.shape[1] * len(gate_weight)
     gram = np.zeros((features, features), np.float32, order="F")
     cross = np.zeros((features, targets.shape[1]), np.float32, order="F")
@@ -191,9 +195,8 @@ def by_blas(x: Tensor, targets: Tensor, gate_weight: Tensor) -> np.ndarray:
 
 def streaming_128() -> Callable[[], Any]:
     x, targets, weights = problem(128, 10_000)
-    RidgeStatistics([weights[0][:2]], 10).update(
-        x[:100], targets[:100]
-    ).solve()  # what libraries take once
+    # A first call, so that one-time allocations of libraries do not count.
+    RidgeStatistics([weights[0][:2]], 10).update(x[:100], targets[:100]).solve()
     return lambda: RidgeStatistics(weights, 10).update(x, targets).solve()
 
 
@@ -213,7 +216,11 @@ def matrix_free_256() -> str:
             != data.test_labels
         ).mean()
     )
-    return f"{solution.iterations} iterations, {seconds:.0f} s, {peak_resident_bytes() / 1e9:.1f} GB in all, test error {error:.2f} %"
+    memory = peak_resident_bytes() / 1e9
+    return (
+        f"{solution.iterations} iterations, {seconds:.0f} s, {memory:.1f} GB in total, "
+        f"test error {error:.2f} %"
+    )
 
 
 if __name__ == "__main__":

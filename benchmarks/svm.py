@@ -1,10 +1,11 @@
-"""SVMs with the equivalent kernels on MNIST, CIFAR-10 and SVHN (without ``extra``): test error, time and peak memory.
+"""Measure SVMs with the equivalent kernels: test error, time and peak memory.
 
     [TENSORSWITCH_DATA=DIR] python -m benchmarks.svm [mnist cifar10 svhn]
 
-The kernels at the paper's best depths. Where several PCA dimensions and penalties are listed, the best by validation error is taken, tried on the
-first ``TRIAL`` training rows; the fit is on all of them, in a process of its own. Results are added to ``benchmarks/results/svm.md`` one by one,
-and what stands there already is skipped.
+Kernels have the best depths of the paper. If several PCA dimensions and penalties are listed, the
+best by validation error on the first ``TRIAL`` training rows is used; the final fit is on all rows,
+in a separate process. Results are appended to ``benchmarks/results/svm.md``; rows that are already
+there are skipped. SVHN is used without ``extra``.
 """
 
 from __future__ import annotations
@@ -27,21 +28,19 @@ CASES = [  # data, kernel, depth, the paper's error %, PCA dimensions and penalt
     ("cifar10", "ss", 7, 43.18, [(p, c) for p in (64, 128) for c in (1, 10, 100)]),
 ]
 TRIAL = 20_000
-MEMORY = {
-    "mnist": 3,
-    "cifar10": 3,
-    "svhn": 6,
-}  # gigabytes; the two largest classes of SVHN have 23,000 rows
+# Gigabytes; the two largest classes of SVHN have 23,000 rows.
+MEMORY = {"mnist": 3, "cifar10": 3, "svhn": 6}
 HEADER = (
-    "| data | kernel | depth | PCA | C | test error % | paper % | fit s | predict s | peak GB | support vectors |\n"
-    + "|---" * 11
-    + "|\n"
+    "| data | kernel | depth | PCA | C | test error % | paper % | fit s | predict s "
+    "| peak GB | support vectors |\n" + "|---" * 11 + "|\n"
 )
 
 
 def main() -> None:
     if not RESULTS.exists():
-        RESULTS.write_text(f"Made by `benchmarks/svm.py` (seed 0); {describe()}.\n\n{HEADER}")
+        RESULTS.write_text(
+            f"Made by `python -m benchmarks.svm` (seed 0); {describe()}.\n\n{HEADER}"
+        )
     for case in CASES:
         if (
             case[0] in (sys.argv[1:] or case[0])
@@ -59,9 +58,9 @@ def run(name: str, kind: str, depth: int, paper: float, candidates: list[tuple[i
     )
     data = load(name).protocol(components)
     start = time.perf_counter()
-    model = TSKernelSVC(
-        kind, depth, penalty, normalize=True, n_jobs=2, max_memory_gb=MEMORY[name]
-    ).fit(data.train, data.train_labels)
+    model = TSKernelSVC(kind, depth, penalty, normalize=True, n_jobs=2, memory_gb=MEMORY[name]).fit(
+        data.train, data.train_labels
+    )
     fitted = time.perf_counter()
     error = 100 * (model.predict(data.test) != data.test_labels).mean()
     done = time.perf_counter()
@@ -97,7 +96,7 @@ def choose(
         )
         penalties = [c for p, c in candidates if p == components]
         found = kernel_svc_grid(
-            *rows, kinds=[kind], depths=[depth], Cs=penalties, n_jobs=2, max_memory_gb=3
+            *rows, kinds=[kind], depths=[depth], Cs=penalties, n_jobs=2, memory_gb=3
         )
         errors.update({(components, key[2]): error for key, error in found.items()})
     print(

@@ -1,8 +1,9 @@
-"""The switched linear map against the naive version (build Z, flatten, multiply, autograd): speed and peak memory.
+"""Compare the switched linear map with naive code in speed and peak memory.
 
     python -m benchmarks.switched_linear
 
-Square sizes, in = gates = out = n, float32, two threads. A ratio above 1 means that many times faster than naive.
+Naive code builds the expanded tensor, flattens it and multiplies, with autograd. Inputs, gates and
+outputs have the same number n; float32, two threads. Ratios above 1 are speed-ups.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def step(
     weight = torch.randn(n, n, n, generator=generator).requires_grad_(backward)
     gates = torch.rand(rows, n, generator=generator) < opened
     x.requires_grad_(backward)
-    one = torch.ones(1, 1, requires_grad=True)  # what torch loads on first use shall not count
+    one = torch.ones(1, 1, requires_grad=True)  # a first call, not counted
     method(one, one > 0, torch.ones(1, 1, 1)).backward(torch.ones(1, 1))
 
     def run() -> None:
@@ -60,7 +61,7 @@ def step(
 def working_memory(
     method: Callable[[Tensor, Tensor, Tensor], Tensor], rows: int = 512, n: int = 256
 ) -> int:
-    """Peak memory of forward + backward beyond the weight gradient, which any method has to return."""
+    """Return the peak memory of forward + backward beyond the weight gradient."""
     return peak_extra_bytes(step, method, rows, n, 0.5, True) - 4 * n**3
 
 
@@ -76,20 +77,20 @@ def main() -> None:
                 "ours": step(switched_linear, size, n, opened, backward),
             }
             best = side_by_side(runs, seconds=4)
-            cells.append(
-                f"{best['naive'] / best['ours']:.2f}× (group {choose_group(size, n, n, n, opened, backward)})"
-            )
+            group = choose_group(size, n, n, n, opened, backward)
+            cells.append(f"{best['naive'] / best['ours']:.2f}× (group {group})")
             times.append(f"{1e3 * best['ours']:.2f}")
         what = "forward + backward" if backward else "forward"
         rows.append([what, str(size), str(n), *cells])
         absolute.append([what, str(size), str(n), f"{1e3 * best['naive']:.2f}", *times])
-    print("Times faster than naive:\n")
+    print("Speed-up over naive code:\n")
     print_table(["", "rows", "n", *(f"{p:.0%} open" for p in OPEN)], rows)
     print("\nMilliseconds:\n")
     print_table(["", "rows", "n", "naive", *(f"{p:.0%} open" for p in OPEN)], absolute)
     ours, theirs = (working_memory(method) / 1e6 for method in (switched_linear, naive))
     print(
-        f"\nPeak memory beyond the gradients, forward + backward, 512 rows, n = 256: {ours:.0f} MB, naive {theirs:.0f} MB: 1/{theirs / ours:.0f}"
+        "\nPeak memory beyond the gradients, forward + backward, 512 rows, n = 256: "
+        f"{ours:.0f} MB, naive {theirs:.0f} MB: 1/{theirs / ours:.0f}"
     )
 
 

@@ -1,10 +1,11 @@
-"""Training: an epoch against a plain loop with the naive layer, and errors after one pass over MNIST.
+"""Compare training with a plain loop and naive layers, and measure errors after one pass.
 
     python -m benchmarks.training speed
     [TENSORSWITCH_DATA=DIR] python -m benchmarks.training errors
 
-The naive layer builds the expanded tensor and multiplies; the plain loop indexes batches out of the data and calls an unfused optimiser. Errors are
-means over three seeds at width 256 on 256 principal components with the paper's settings, added to ``benchmarks/results/training.md`` row by row.
+Naive layers build the expanded tensor and multiply; the plain loop indexes batches and calls an
+unfused optimiser. Errors on MNIST are means over three seeds at width 256 on 256 principal
+components with the settings of the paper, appended to ``benchmarks/results/training.md``.
 """
 
 from __future__ import annotations
@@ -28,10 +29,8 @@ from tensorswitch.training import Learner, Rows, train
 
 RESULTS = Path(__file__).parent / "results" / "training.md"
 BATCH, STEPS = 128, 20
-ORIGINAL = {
-    64: 12,
-    256: 355,
-}  # milliseconds a batch of the paper's implementation on two such cores
+# Milliseconds per batch of the paper's implementation on two such cores.
+ORIGINAL = {64: 12, 256: 355}
 SEEDS = (0, 1, 2)
 CASES = [
     ("ss", 1),
@@ -44,14 +43,13 @@ CASES = [
 ]
 PAPER = {"ss": "16.3", "ts-lrc": "3.3", "ts-ibp-lrc": "3.3"}
 HEADER = (
-    "| method | depth | test error after one epoch, % (mean of 3, each) | paper's best of its grid, % | epoch s |\n"
-    + "|---" * 5
-    + "|\n"
+    "| method | depth | test error after one epoch, % (mean of 3, each) "
+    "| paper's best of its grid, % | epoch s |\n" + "|---" * 5 + "|\n"
 )
 
 
 class NaiveLayer(nn.Module):
-    """``flatten(h ⊗ x) W``, by autograd."""
+    """``flatten(h ⊗ x) W`` with autograd."""
 
     def __init__(self, n_in: int, gates: int, out: int) -> None:
         super().__init__()
@@ -83,7 +81,7 @@ def plain_epoch(network: nn.Module, rows: Rows) -> Callable[[], None]:
 
 
 def bare_steps(learner: Learner, rows: Rows) -> Callable[[], None]:
-    """The same steps without order, measuring or watching: what a loop cannot do without."""
+    """Return the same steps without shuffling, metrics and progress: the minimum of any loop."""
 
     def run() -> None:
         for start in range(0, len(rows.x), BATCH):
@@ -121,7 +119,7 @@ def speed() -> None:
     print_table(
         [
             "n",
-            "ours, ms a batch",
+            "ours, ms per batch",
             "plain loop, naive layer, ms",
             "ratio",
             "overhead of the loop",
@@ -139,7 +137,8 @@ def errors() -> None:
     )
     if not RESULTS.exists():
         RESULTS.write_text(
-            f"Made by `benchmarks/training.py errors` on MNIST, 256 principal components, width 256; {describe()}.\n\n{HEADER}"
+            "Made by `python -m benchmarks.training errors` on MNIST, 256 principal components, "
+            f"width 256; {describe()}.\n\n{HEADER}"
         )
     for kind, depth in CASES:
         start = f"| {kind} | {depth} |"
@@ -152,7 +151,8 @@ def errors() -> None:
             before = time.perf_counter()
             found.append(100 * train(learner, rows, epochs=1, test=test).epochs[0].test_error)
             seconds.append(time.perf_counter() - before)
-        row = f"{start} {np.mean(found):.2f} ({', '.join(f'{e:.2f}' for e in found)}) | {PAPER[kind]} | {min(seconds):.1f} |\n"
+        each = ", ".join(f"{e:.2f}" for e in found)
+        row = f"{start} {np.mean(found):.2f} ({each}) | {PAPER[kind]} | {min(seconds):.1f} |\n"
         with RESULTS.open("a") as file:
             file.write(row)
         print(row, end="", flush=True)

@@ -1,4 +1,4 @@
-"""Draws ``docs/method.png`` and ``docs/method.svg``: what a unit passes on in a ReLU network, and in a Tensor Switching network.
+"""Draw ``docs/method.png`` and ``docs/method.svg``: ReLU units and tensor switching units.
 
 python docs/draw_method.py
 """
@@ -14,7 +14,7 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from tensorswitch.experiments.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, save_figure
 
-INPUT = (BLUE, ORANGE, GREEN, PURPLE)  # a colour for each number of the input
+INPUT = (BLUE, ORANGE, GREEN, PURPLE)  # one colour per input
 OPEN = (True, False, True)
 CELL = 0.34
 
@@ -22,7 +22,7 @@ CELL = 0.34
 def cells(
     axes: Axes, x: float, middle: float, colours: tuple[str, ...] | None, count: int = 1
 ) -> None:
-    """A column of numbers; without colours, of zeros."""
+    """Draw a column of numbers, or of zeros if there are no colours."""
     for i in range(len(colours) if colours else count):
         bottom = middle + CELL * ((len(colours) if colours else count) / 2 - 1 - i)
         style: dict[str, Any] = {"facecolor": colours[i]} if colours else {"facecolor": "#f2f2f2"}

@@ -1,4 +1,4 @@
-"""Puts ``docs/results/table1.md`` into README, between its two marks.
+"""Copy ``docs/results/table1.md`` into README, between its two markers.
 
 python docs/fill_readme.py
 """

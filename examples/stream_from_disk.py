@@ -1,8 +1,9 @@
-"""One pass over files that need not fit in memory: a memory-mapped .npy pair, then a Parquet table, read chunk by chunk.
+"""Learn in one pass from files larger than memory: .npy files, then a Parquet table.
 
 python examples/stream_from_disk.py [rows]
 
-Memory does not depend on the number of rows: try 100000 and 1000000.
+Both are read in chunks, so peak memory does not depend on the number of rows: try 100000 and
+1000000.
 """
 
 import resource
@@ -20,13 +21,13 @@ Chunk = tuple[np.ndarray, np.ndarray]
 
 
 def labels(x: np.ndarray) -> np.ndarray:
-    """Near the origin or far from it: no linear model can tell."""
+    """Return whether points are far from the origin, which no linear model can learn."""
     far: np.ndarray = np.abs(x[:, :3]).sum(1) > 2.3
     return far.astype(np.int64)
 
 
 def write_files(folder: Path, rows: int) -> None:
-    """The same rows as two .npy files and as one Parquet table, written a chunk at a time."""
+    """Write the same rows to two .npy files and to a Parquet table, in chunks."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -48,12 +49,14 @@ def write_files(folder: Path, rows: int) -> None:
 
 
 def from_npy(folder: Path) -> Iterator[Chunk]:
+    """Read chunks of memory-mapped arrays."""
     xs, ys = np.load(folder / "x.npy", mmap_mode="r"), np.load(folder / "y.npy", mmap_mode="r")
     for start in range(0, len(xs), CHUNK):
         yield np.array(xs[start : start + CHUNK]), np.array(ys[start : start + CHUNK])
 
 
 def from_parquet(folder: Path) -> Iterator[Chunk]:
+    """Read chunks of a table."""
     import pyarrow.parquet as pq
 
     for batch in pq.ParquetFile(folder / "table.parquet").iter_batches(batch_size=CHUNK):
@@ -62,6 +65,7 @@ def from_parquet(folder: Path) -> Iterator[Chunk]:
 
 
 def learn(chunks: Iterator[Chunk]) -> TSRidgeClassifier:
+    """Fit a classifier chunk by chunk."""
     model = TSRidgeClassifier(gates=128, alpha=[0.1, 1.0, 10.0, 100.0], random_state=SEED)
     for x, y in chunks:
         model.partial_fit(x, y, classes=[0, 1])
@@ -78,7 +82,8 @@ def main() -> None:
             model = learn(reader(folder))
             error = 100 * (1 - model.score(test, labels(test)))
             print(
-                f"{reader.__name__}: {rows} rows in chunks of {CHUNK}, alpha {model.alpha_:g} chosen, test error {error:.1f} %"
+                f"{reader.__name__}: {rows} rows in chunks of {CHUNK}, "
+                f"chosen alpha {model.alpha_:g}, test error {error:.1f} %"
             )
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
 

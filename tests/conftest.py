@@ -7,7 +7,7 @@ from hypothesis import settings
 
 from tensorswitch._bfloat16 import bfloat16_problem
 
-# `make test` takes a small profile; `make test-slow` asks for the other one.
+# `make test` uses the small profile, `make test-slow` the other one.
 settings.register_profile("quick", max_examples=25, deadline=None, derandomize=True)
 settings.register_profile("slow", max_examples=1000, deadline=None)
 settings.load_profile("quick")
@@ -22,7 +22,7 @@ def _seeded():
 
 @pytest.fixture
 def golden():
-    """Reads results of the paper's own implementation: ``golden("a_ts1_ibp")`` gives a dictionary of float32 tensors."""
+    """Read results of the paper's implementation: ``golden("a_ts1_ibp")`` is a dict of tensors."""
 
     def read(name):
         with np.load(GOLDEN / f"{name}.npz") as arrays:
@@ -37,13 +37,13 @@ def golden():
 
 @pytest.fixture
 def bfloat16():
-    """Skip the test where products in bfloat16 do not work."""
+    """Skip the test if products in bfloat16 do not work."""
     if (problem := bfloat16_problem()) is not None:
         pytest.skip(problem)
 
 
 def naive_switched_linear(x, gates, weight):
-    """The switched linear map as everyone writes it first: build Z, flatten, multiply."""
+    """The switched linear map in its simplest form: build Z, flatten, multiply."""
     z = gates.to(x.dtype)[:, :, None] * x[:, None, :]
     return z.flatten(1) @ weight.flatten(0, 1)
 

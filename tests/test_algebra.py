@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tensorswitch import algebra
+from tensorswitch import SwitchedLinear, algebra
 
 ROWS = 6
 SIZES = [(5, 4), (5, 4, 3), (5, 4, 3, 2)]
@@ -90,7 +90,7 @@ def test_one_ts_unit_has_full_rank_where_one_ss_unit_has_rank_one():
 
 
 def test_analysis_corrects_for_bad_gates_where_scalar_units_cannot():
-    """A ReLU network read out from random gates that are not its own: TS comes far closer than SS with the same gates."""
+    """Random gates that are not those of the target network: TS fits it far better than SS."""
     x = torch.randn(2000, 4, dtype=torch.float64)
     wanted = (x @ torch.randn(4, 6, dtype=torch.float64)).relu().sum(1, keepdim=True)
     gate_weights = torch.randn(12, 4, dtype=torch.float64)
@@ -120,7 +120,24 @@ def test_the_pseudo_gradient_uses_the_pseudoinverse_of_each_contraction(sizes):
         by_weight = torch.autograd.functional.jacobian(
             lambda w, a=tensors[level]: algebra.contract(a, w), w
         )
-        expected = torch.einsum(
-            "bu,buji->ji", flowing, by_weight.reshape(ROWS, above.numel(), *w.shape)
-        )
-        assert_close(result, expected)
+        by_weight = by_weight.reshape(ROWS, above.numel(), *w.shape)
+        assert_close(result, torch.einsum("bu,buji->ji", flowing, by_weight))
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_inverted_backpropagation_of_the_scalar_error_is_backpropagation(sizes):
+    x, weights = network(sizes)
+    for w in weights:
+        w.requires_grad_()
+    error = torch.randn(ROWS, sizes[-1], dtype=torch.float64)
+    expected = torch.autograd.grad(relu_network(x, weights), weights, error)
+    found = algebra.pseudo_gradients(x, weights, algebra.backpropagate(weights, error))
+    for a, b in zip(found, expected, strict=True):
+        assert_close(a, b)
+
+
+def test_rotation_compression_is_the_switched_linear_layer():
+    layer = SwitchedLinear(5, 4, 3, bias=False, dtype=torch.float64)
+    x = torch.randn(ROWS, 5, dtype=torch.float64)
+    w_star = layer.weight.flatten(0, 1).T  # (n*, n_1 · n_0)
+    assert_close(algebra.rotate_compress(x, layer.gate_weight, w_star), layer(x))

@@ -34,7 +34,7 @@ def run(*arguments):
 
 def test_help_names_every_command():
     text = run("--help").output
-    for command in ("compare", "train", "predict", "run", "sweep", "paper", "data"):
+    for command in ("compare", "train", "predict", "run", "sweep", "paper", "compact", "data"):
         assert command in text
 
 
@@ -43,8 +43,12 @@ def test_train_then_predict(folder):
     error = re.search(r"([\d.]+) % at epoch (\d)", printed)
     assert error is not None
     assert sorted(p.name for p in (folder / "a").glob("[!.]*")) == [
-        "best.safetensors", "checkpoint.safetensors", "history.csv", "history.json", "model.safetensors",
-    ]  # fmt: skip
+        "best.safetensors",
+        "checkpoint.safetensors",
+        "history.csv",
+        "history.json",
+        "model.safetensors",
+    ]
     assert load_model(folder / "a" / "model.safetensors").description["kind"] == "ts-lrc"
     assert (
         f"540 test rows of digits: error {error[1]} %"
@@ -108,13 +112,13 @@ def test_compare_prints_the_table_and_writes_the_report(folder):
     page = (folder / "c" / "report.html").read_text()
     assert page.count("<tr>") == 8
     assert page.count("data:image/png;base64") == 5  # the curves, and the filters of four networks
-    assert "http" not in page.replace("http-equiv", "")  # it needs nothing from elsewhere
+    assert "http" not in page.replace("http-equiv", "")  # the page is self-contained
     (result,) = (folder / "c").glob("digits-ss-*.json")
     changed = result.stat().st_mtime_ns
     run(*arguments)
-    assert result.stat().st_mtime_ns == changed  # what is done is not done again
+    assert result.stat().st_mtime_ns == changed  # finished experiments are not repeated
     run(*arguments, "--seed", "1", "--methods", "ss")
-    assert result.stat().st_mtime_ns == changed  # other settings go elsewhere
+    assert result.stat().st_mtime_ns == changed  # other settings have another file
     assert len(list((folder / "c").glob("digits-ss-*.json"))) == 2
 
 
@@ -127,13 +131,16 @@ def test_compare_a_table_of_ones_own(folder):
     ]
     (folder / "mine.csv").write_text("a,b,c,label\n" + "\n".join(lines))
     printed = run("compare", "--data", "mine.csv", *QUICK, "--methods", "ss,rr,ts-lrc").output
-    assert "140 to learn, 60 to test, rows of features 3, 2 classes" in printed
+    assert "140 training and 60 test rows of 3 features, 2 classes" in printed
     assert (folder / "compare-mine" / "report.html").exists()
 
 
 def test_data_commands():
-    assert "comes with scikit-learn" in run("data", "list").output
-    assert "1257 to learn" in run("data", "info", "digits").output
+    assert "included in scikit-learn" in run("data", "list").output
+    assert (
+        "1257 training and 540 test images of 1 × 8 × 8, 10 classes"
+        in run("data", "info", "digits").output
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,10 +149,14 @@ def test_data_commands():
         (["train", "--data", "nist"], 1, "error: 'nist' is neither a data set known by name"),
         (["train", "--kind", "relu"], 1, "error: kind must be one of 'ss'"),
         (["train", "--lr", "0"], 1, "error: lr must be a finite number above 0"),
-        (["compare", "--methods", "magic"], 1, "error: unknown methods magic; known are svm-ss"),
+        (
+            ["compare", "--methods", "magic"],
+            1,
+            "error: unknown methods magic; expected some of svm-ss",
+        ),
         (["predict", "nowhere", "digits"], 1, "error: nowhere is not there"),
         (["data", "fetch", "digits"], 1, "error: there is nothing to fetch for 'digits'"),
-        (["train", "--config", "none.toml"], 2, "none.toml is not there"),
+        (["train", "--config", "none.toml"], 2, "none.toml does not exist"),
         (["train", "--depth", "x"], 2, "Invalid value"),
         (["fly"], 2, "No such command"),
         (
@@ -177,23 +188,27 @@ def test_data_commands():
         (
             ["sweep", "deep.toml"],
             1,
-            "error: deep.toml is not a TOML file: maximum recursion depth exceeded",
+            "error: deep.toml is not a valid TOML file: maximum recursion depth exceeded",
         ),
-        (["train", "--config", "deep.toml"], 2, "deep.toml is not a TOML file"),
-        (["sweep", "none.toml"], 1, "error: none.toml is not there"),
-        (["run", "data=digits"], 1, "error: an experiment needs method"),
+        (["train", "--config", "deep.toml"], 2, "deep.toml is not a valid TOML file"),
+        (["sweep", "none.toml"], 1, "error: none.toml does not exist"),
+        (["run", "data=digits"], 1, "error: an experiment needs the settings method"),
         (
             ["run", "data=digits", "method=ss", "depth=1", "depth=2"],
             1,
-            "error: each setting may be given once; got data method depth depth",
+            "error: settings must not be repeated; got data method depth depth",
         ),
         (["run", "data=5", "method=ss"], 1, "error: '5' is neither a data set known by name"),
-        (["compare", "--methods", ","], 1, "error: no methods are named; known are svm-ss"),
-        (["run", "data=digits", "method"], 1, "error: settings are written NAME=VALUE; got method"),
+        (["compare", "--methods", ","], 1, "error: no methods given; expected some of svm-ss"),
+        (
+            ["run", "data=digits", "method"],
+            1,
+            "error: settings must have the form NAME=VALUE; got method",
+        ),
         (
             ["paper", "figure3"],
             1,
-            "error: there are table1, figure2, figure4, figure5 and all; got 'figure3'",
+            "error: unknown part 'figure3'; expected one of table1, figure2, figure4, figure5, all",
         ),
         (
             ["paper", "table1", "--scale", "tiny"],
@@ -245,12 +260,12 @@ def test_control_c_leaves_a_folder_to_go_on_from(folder):
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     deadline = time.monotonic() + 60
-    while not (folder / "a" / "checkpoint.safetensors").exists() and time.monotonic() < deadline:
+    while not (folder / "a" / "history.json").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     child.send_signal(signal.SIGINT)
     _, printed = child.communicate(timeout=60)
     assert child.returncode == 130
-    assert "stopped; the same command goes on from what is in a" in printed
+    assert "stopped; run the same command again to resume from a" in printed
     done = len(json.loads((folder / "a" / "history.json").read_text()))
     run("train", *QUICK, "--epochs", str(done + 2), "--out", "a")
     assert len(json.loads((folder / "a" / "history.json").read_text())) == done + 2
@@ -278,7 +293,7 @@ def test_torchrun_gives_the_history_of_one_process_with_the_doubled_batch(folder
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("results go to two") == 1
+    assert done.stdout.count("writing results to two") == 1
     run(*options, "--batch-size", "32", "--out", "one")
     two, one = (json.loads((folder / name / "history.json").read_text()) for name in ("two", "one"))
     for a, b in zip(two, one, strict=True):
@@ -318,9 +333,7 @@ def test_predictions_are_compared_by_name_and_quoted(folder):
     assert float(error[1]) < 30
     with (folder / "p.csv").open() as file:
         assert {row["label"] for row in csv.DictReader(file)} == {'no, "sir"', "yes"}
-    other = table(
-        folder / "e.csv", ["yes", '"no, ""sir"""']
-    )  # the same rows with the labels the other way round
+    other = table(folder / "e.csv", ["yes", '"no, ""sir"""'])  # the same rows, labels swapped
     swapped = re.search(r"error ([\d.]+) %", run("predict", "t", other).output)
     assert swapped is not None
     assert float(swapped[1]) == pytest.approx(100 - float(error[1]), abs=0.02)
@@ -329,7 +342,7 @@ def test_predictions_are_compared_by_name_and_quoted(folder):
 def test_predict_refuses_other_types_and_nan(folder):
     run("train", *QUICK, "--out", "a")
     np.save(folder / "new.npy", np.zeros((3, 8, 8)))
-    with pytest.raises(ValueError, match="holds float32, but the model learned from uint8"):
+    with pytest.raises(ValueError, match="contains float32, but the model was trained on uint8"):
         run("predict", "a", "new.npy")
 
 
@@ -340,11 +353,12 @@ def test_predict_says_what_is_wrong_with_rows_and_targets(folder):
     np.save(folder / "none.npy", np.zeros((0, 3), np.float32))
     with pytest.raises(ValueError, match=r"none\.npy has no rows to predict"):
         run("predict", "a", "none.npy")
-    with pytest.raises(ValueError, match="a is a folder; name a file for the predictions"):
+    with pytest.raises(
+        ValueError, match="a is a folder; give the path of a file for the predictions"
+    ):
         run("predict", "a", "d.npz", "--out", "a")
-    np.save(
-        folder / "x.npy", np.zeros((4, 3), np.float32)
-    )  # without labels beside them these are rows to predict like any others
+    # Without a file of labels next to it, x.npy has rows to predict like any other file.
+    np.save(folder / "x.npy", np.zeros((4, 3), np.float32))
     assert len(run("predict", "a", "x.npy").output.split()) == 4
 
 
@@ -357,12 +371,12 @@ def test_train_says_by_what_the_best_is_and_what_was_done_before(folder):
     }
     np.savez(folder / "d.npz", **parts)
     assert (
-        "best by training loss, as there are no rows for validation"
+        "best by training loss (there are no validation rows)"
         in run("train", "--data", "d.npz", *QUICK, "--out", "a").output
     )
     assert "best by validation error" in run("train", *QUICK, "--epochs", "3", "--out", "b").output
     assert (
-        "b has 3 epochs already, more than the 1 asked for"
+        "b already has 3 epochs, more than the 1 requested"
         in run("train", *QUICK, "--epochs", "1", "--out", "b").output
     )
     (folder / "b" / "best.safetensors").unlink()
@@ -371,7 +385,7 @@ def test_train_says_by_what_the_best_is_and_what_was_done_before(folder):
 
 
 def test_one_method_that_fails_does_not_stop_the_others_and_few_wide_rows_do(folder):
-    """Constant inputs, which no principal components or ridge can make sense of; and more features than rows."""
+    """Constant inputs have no principal components; wide data have more features than rows."""
     np.savez(folder / "constant.npz", x=np.ones((40, 3), np.float32), y=np.arange(40) % 2)
     assert (
         "MLP TS LRC"
@@ -429,7 +443,7 @@ def test_ctrl_c_while_data_are_read(monkeypatch):
 
 def test_names_with_brackets_are_printed_as_they_are(folder):
     data = table(folder / "[bold].csv", ["[/x]b", "y"])
-    assert "[bold]: 42 to learn" in run("data", "info", data).output
+    assert "[bold]: 42 training and 18 test rows" in run("data", "info", data).output
     assert "[/x]b" in run("data", "info", data).output
 
 

@@ -24,7 +24,7 @@ DEPTHS = range(11)
 
 
 def oracle(x, y):
-    """Both kernels at all depths, in 40 digits, and ‖x‖‖y‖."""
+    """Both kernels at all depths, to 40 digits, and ‖x‖‖y‖."""
     with mpmath.workdps(40):
         x, y = ([mpmath.mpf(float(v)) for v in row] for row in (x, y))
         nx, ny = (mpmath.sqrt(mpmath.fdot(row, row)) for row in (x, y))
@@ -75,9 +75,8 @@ def test_against_arbitrary_precision(dtype, tolerance, norms):
 
 
 def test_many_close_pairs_are_as_exact_as_few():
-    X = 1 + 1e-4 * np.random.default_rng(0).standard_normal(
-        (60, 5)
-    )  # all nearly parallel: the dense branch
+    noise = np.random.default_rng(0).standard_normal((60, 5))
+    X = 1 + 1e-4 * noise  # all nearly parallel: the dense branch
     X[1::2] *= -1
     for dtype, tolerance in ((np.float32, 2e-6), (np.float64, 1e-12)):
         rows = X.astype(dtype)
@@ -94,10 +93,9 @@ def test_formulas_of_the_paper():
     theta = np.arccos(np.clip(linear / np.outer(norm, norm), -1, 1))
     np.testing.assert_allclose(ts_kernel(X, depth=0), linear)
     np.testing.assert_allclose(ts_kernel(X), (1 - theta / np.pi) * linear, atol=1e-6)
-    # The published expression for SS has a minus here, against its own source, its figure and k ≥ 0.
-    np.testing.assert_allclose(
-        ss_kernel(X), (1 + (np.tan(theta) - theta) / np.pi) * linear, atol=1e-6
-    )
+    # The published Eq. (4) has a minus sign here, contrary to its source, its figure and k ≥ 0.
+    expected = (1 + (np.tan(theta) - theta) / np.pi) * linear
+    np.testing.assert_allclose(ss_kernel(X), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -107,28 +105,23 @@ def test_symmetric_to_the_bit_with_exact_diagonal_and_no_negative_eigenvalues(dt
     for K in equivalent_kernels(X, depths=(0, 1, 4)).values():
         assert (K == K.T).all()
         squares = np.array([math.fsum(float(v) ** 2 for v in row) for row in X])
-        np.testing.assert_allclose(
-            K.diagonal(), squares, rtol=(0.51 if dtype == np.float32 else 2) * np.finfo(dtype).eps
-        )
-        assert K[3, 7] == pytest.approx(K[3, 3], rel=1e-6 if dtype == np.float32 else 1e-14)
-        assert np.linalg.eigvalsh(K.astype(np.float64)).min() > -1e-5 * K.max() * (
-            1 if dtype == np.float32 else 1e-8
-        )
+        single = dtype == np.float32
+        rounding = (0.51 if single else 2) * np.finfo(dtype).eps
+        np.testing.assert_allclose(K.diagonal(), squares, rtol=rounding)
+        assert K[3, 7] == pytest.approx(K[3, 3], rel=1e-6 if single else 1e-14)
+        least = np.linalg.eigvalsh(K.astype(np.float64)).min()
+        assert least > -(1e-5 if single else 1e-13) * K.max()
 
 
 def test_one_sweep_equals_one_at_a_time_and_tiles_do_not_matter():
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((TILE + 30, 8)), rng.standard_normal((50, 8))
     for (kind, depth), K in equivalent_kernels(X, Y, depths=(0, 1, 3)).items():
-        alone = {"ss": ss_kernel, "ts": ts_kernel}[kind](X[TILE - 5 :], Y, depth)
+        kernel = {"ss": ss_kernel, "ts": ts_kernel}[kind]
+        alone = kernel(X[TILE - 5 :], Y, depth)
         np.testing.assert_allclose(K[TILE - 5 :], alone, atol=1e-13)
-        np.testing.assert_allclose(
-            K,
-            {"ss": ss_kernel, "ts": ts_kernel}[kind](np.concatenate([X, Y]), depth=depth)[
-                : len(X), len(X) :
-            ],
-            atol=1e-13,
-        )
+        together = kernel(np.concatenate([X, Y]), depth=depth)
+        np.testing.assert_allclose(K, together[: len(X), len(X) :], atol=1e-13)
 
 
 def test_returns_the_kind_it_got():
@@ -137,10 +130,8 @@ def test_returns_the_kind_it_got():
     assert ts_kernel(X).dtype == torch.float32
     assert isinstance(ts_kernel(X.numpy()), np.ndarray)
     assert ts_kernel(X.numpy().astype(np.int64)).dtype == np.float64
-    assert (
-        equivalent_kernels(X, depths=[1], kinds=["ts"], dtype=torch.float64)["ts", 1].dtype
-        == torch.float64
-    )
+    double = equivalent_kernels(X, depths=[1], kinds=["ts"], dtype=torch.float64)["ts", 1]
+    assert double.dtype == torch.float64
     assert ts_kernel(X[:0], X).shape == (0, 4)
     assert ts_kernel(X.double().t()[:, :2].t()).shape == (2, 2)
 
@@ -153,9 +144,8 @@ def test_limits_of_deep_kernels():
     assert ts_kernel(X, X, depth=1000)[0, 0] == 1
     assert (ss_kernel(X, Y) >= -1e-15).all()
     assert ts_kernel(X, Y).min() < -0.05  # the negative lobe
-    slope = (
-        1 - ts_kernel(X, np.array([[np.cos(1e-6), np.sin(1e-6)]]))[0, 0]
-    ) / 1e-6  # the cusp: 1 − k falls off linearly
+    near = np.array([[np.cos(1e-6), np.sin(1e-6)]])
+    slope = (1 - ts_kernel(X, near)[0, 0]) / 1e-6  # the cusp: 1 − k is linear in the angle
     assert slope == pytest.approx(1 / np.pi, rel=1e-4)
 
 
@@ -239,7 +229,7 @@ def test_progress_is_shown_when_asked_for(capfd):
         (
             lambda: equivalent_kernels(np.ones((2, 3)), kinds=["rbf"]),
             ValueError,
-            "kernel must be 'ss' or 'ts', got 'rbf'",
+            "kernel must be 'ss', 'ts' or 'ntk', got 'rbf'",
         ),
         (
             lambda: equivalent_kernels(np.ones((2, 3)), depths=[]),
@@ -274,11 +264,12 @@ def test_lengths_may_be_as_far_apart_as_the_type_allows(kernel, dtype, large):
 
 
 def tangent(x, y, depth):
-    """The recursion as it stands in the paper of Jacot, Gabriel and Hongler."""
+    """The recursion as written by Jacot, Gabriel and Hongler."""
     result = x @ y.T
+    lengths = np.outer(np.linalg.norm(x, axis=1), np.linalg.norm(y, axis=1))
     for layer in range(depth):
-        cosine = ss_kernel(x, y, layer) / np.outer(np.linalg.norm(x, axis=1), np.linalg.norm(y, axis=1))
-        result = ss_kernel(x, y, layer + 1) + result * (1 - np.arccos(np.clip(cosine, -1, 1)) / np.pi)
+        theta = np.arccos(np.clip(ss_kernel(x, y, layer) / lengths, -1, 1))
+        result = ss_kernel(x, y, layer + 1) + result * (1 - theta / np.pi)
     return result
 
 
@@ -286,13 +277,14 @@ def tangent(x, y, depth):
 def test_the_tangent_kernel_is_its_recursion(depth):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(30, 4)), rng.normal(size=(20, 4))
-    np.testing.assert_allclose(ntk_kernel(x, y, depth), tangent(x, y, depth), rtol=1e-10, atol=1e-12)
+    expected = tangent(x, y, depth)
+    np.testing.assert_allclose(ntk_kernel(x, y, depth), expected, rtol=1e-10, atol=1e-12)
     gram = ntk_kernel(x, depth=depth)
     np.testing.assert_array_equal(gram, gram.T)
     np.testing.assert_allclose(np.diag(gram), (depth + 1) * np.square(x).sum(1), rtol=1e-12)
     np.testing.assert_allclose(gram, tangent(x, x, depth), rtol=1e-6, atol=1e-6)
     single = ntk_kernel(x.astype(np.float32), y.astype(np.float32), depth)
-    np.testing.assert_allclose(single, tangent(x, y, depth), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(single, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_all_kinds_come_from_one_sweep():
@@ -301,4 +293,5 @@ def test_all_kinds_come_from_one_sweep():
     alone = {"ss": ss_kernel, "ts": ts_kernel, "ntk": ntk_kernel}
     for (kind, depth), gram in swept.items():
         np.testing.assert_allclose(gram, alone[kind](x, depth=depth), rtol=1e-13, atol=1e-14)
-    np.testing.assert_allclose(swept["ntk", 1], swept["ss", 1] + swept["ts", 1], rtol=1e-13)
+    total = swept["ss", 1] + swept["ts", 1]
+    np.testing.assert_allclose(swept["ntk", 1], total, rtol=1e-13, atol=1e-14)

@@ -99,7 +99,7 @@ def test_a_broken_file_is_named(tmp_path):
     save_model(network, path)
     with pytest.raises(
         ValueError,
-        match=r"model\.safetensors does not hold the weights that its description asks for",
+        match=r"model\.safetensors does not contain the weights that its description requires",
     ):
         load_model(path)
 
@@ -163,7 +163,9 @@ def test_a_crafted_description_is_refused_before_anything_is_allocated(
     save_model(network, tmp_path / "m")
     monkeypatch.setattr(models, "available_memory", lambda: 2.0**60)  # or the machine would refuse
     start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(ValueError, match="does not hold the weights that its description asks for"):
+    with pytest.raises(
+        ValueError, match="does not contain the weights that its description requires"
+    ):
         load_model(tmp_path / "m")
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start < 200_000  # kilobytes
 

@@ -228,7 +228,7 @@ def test_from_relu_of_the_linear_layer():
     ("switch", "pool"), [("relu", None), ("relu", 2), ("none", 2), ("maxout", None), ("maxout", 2)]
 )
 def test_convolutional_ibp_is_the_backpropagation_of_the_scalar_network(switch, pool):
-    """Analysis weights that are the product of a convolution (with its switch and pooling) and a 1×1 readout."""
+    """The analysis weights are the product of a convolution and a 1×1 readout."""
     first = nn.Conv2d(2, 6, 3, bias=False, dtype=torch.float64)
     pieces = 2 if switch == "maxout" else 1
     readout = nn.Conv2d(6 // pieces, 3, 1, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""What README says is true: its examples run, and its table is made from the results in the repository."""
+"""Check that the examples of README run and that its table matches the results."""
 
 import re
 import subprocess

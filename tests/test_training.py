@@ -52,7 +52,7 @@ def weights(learner):
 
 
 def naive(network, rows, epochs, seed=0):
-    """The loop as one writes it by hand."""
+    """The loop as written by hand."""
     optimizer = torch.optim.SGD(
         [p for p in network.parameters() if p.requires_grad],
         lr=0.05,
@@ -252,7 +252,7 @@ import test_training as t
 whole = _files.replacing
 
 @contextmanager
-def slow(path):  # so that a file is often half written when the end comes
+def slow(path):  # so that the process is often killed while a file is half written
     with whole(path) as partial:
         yield partial
         content = partial.read_bytes()
@@ -330,7 +330,7 @@ def test_two_processes_give_the_curve_of_one_with_the_doubled_batch(tmp_path, ki
 
 
 def test_killed_between_best_and_checkpoint_the_best_epoch_is_in_the_history(tmp_path, monkeypatch):
-    """The best epoch's weights may be on the disk before the checkpoint knows of that epoch."""
+    """The weights of the best epoch may be written before the checkpoint of that epoch."""
     rows, validation, _ = digits()
     train(learner(), rows, epochs=2, validation=validation, folder=tmp_path)
     save = Learner.save

@@ -1,4 +1,14 @@
-"""Tensor Switching networks: a hidden unit that is active passes on a copy of its whole input."""
+"""Tensor Switching networks for PyTorch and scikit-learn.
+
+A hidden unit of an ordinary ReLU network passes on a scalar. A hidden unit of a Tensor Switching
+network passes on a copy of its entire input, if it is active:
+
+    y = Σ_j H(w_j · x) V_jᵀ x
+
+References
+----------
+Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087.
+"""
 
 from importlib.metadata import version
 

@@ -1,4 +1,4 @@
-"""``python -m tensorswitch``, for torchrun and for environments whose scripts are not on the path."""
+"""``python -m tensorswitch``, for torchrun and environments without scripts on the path."""
 
 from tensorswitch.cli import main
 

@@ -1,4 +1,4 @@
-"""Errors that name the argument, the axis and both sizes."""
+"""Argument checks whose errors name the argument, the axis and both sizes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 def check_shape(name: str, tensor: Tensor, expected: Sequence[int | None], axes: str) -> None:
-    """Raise unless ``tensor`` has the expected sizes; ``None`` leaves an axis free, ``axes`` names them all: ``"(rows, gates)"``."""
+    """Raise unless ``tensor`` has the expected sizes, None for any, on ``axes`` "(rows, gates)"."""
     shape = tuple(tensor.shape)
     if len(shape) == len(expected) and all(
         want is None or want == size for want, size in zip(expected, shape, strict=True)
@@ -20,19 +20,21 @@ def check_shape(name: str, tensor: Tensor, expected: Sequence[int | None], axes:
         return
     if len(shape) != len(expected):
         raise ValueError(f"{name} must have {len(expected)} axes {axes}, got shape {shape}")
-    for axis, (axis_name, size, want) in enumerate(
-        zip(axes.strip("()").rstrip(",").split(", "), shape, expected, strict=True)
-    ):
+    names = axes.strip("()").rstrip(",").split(", ")
+    for axis, (axis_name, size, want) in enumerate(zip(names, shape, expected, strict=True)):
         if want is not None and size != want:
             raise ValueError(
-                f"{name} has size {size} on axis {axis} ({axis_name}), expected {want}; its shape is {shape}, expected {axes}"
+                f"{name} has size {size} on axis {axis} ({axis_name}), expected {want}; "
+                f"its shape is {shape}, expected {axes}"
             )
 
 
 def check_floating(name: str, tensor: Tensor) -> None:
+    """Raise unless ``tensor`` is a floating-point tensor."""
     if not isinstance(tensor, Tensor):
         raise TypeError(
-            f"{name} must be a torch tensor, got {type(tensor).__name__}; convert it with torch.as_tensor()"
+            f"{name} must be a torch tensor, got {type(tensor).__name__}; "
+            "convert it with torch.as_tensor()"
         )
     if not tensor.is_floating_point():
         raise TypeError(
@@ -41,18 +43,19 @@ def check_floating(name: str, tensor: Tensor) -> None:
 
 
 def autocast_dtype(device: torch.device) -> torch.dtype | None:
-    """The type that autocast asks for on this device, None where it is off."""
+    """Return the autocast dtype of the device, or None if autocast is off."""
     if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
         return torch.get_autocast_dtype(device.type)
     return None
 
 
 def check_dtype_device(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
-    """Raise unless both are on one device and, but for autocast, of one type."""
+    """Raise unless both tensors have the same device and, outside autocast, the same dtype."""
     check_floating(name, tensor)
     if tensor.device != other.device:
         raise ValueError(
-            f"{name} is on {tensor.device} but {other_name} is on {other.device}; move one with .to()"
+            f"{name} is on {tensor.device} but {other_name} is on {other.device}; "
+            "move one with .to()"
         )
     if tensor.dtype != other.dtype and autocast_dtype(tensor.device) is None:
         raise TypeError(
@@ -61,13 +64,14 @@ def check_dtype_device(name: str, tensor: Tensor, other_name: str, other: Tensor
 
 
 def check_positive(**sizes: int) -> None:
+    """Raise unless each is a positive integer."""
     for name, size in sizes.items():
         if not isinstance(size, Integral) or isinstance(size, bool) or size < 1:
             raise ValueError(f"{name} must be a positive integer, got {size!r}")
 
 
 def check_number(**numbers: float) -> None:
-    """Raise unless each is a finite number of at least 0."""
+    """Raise unless each is a finite, non-negative number."""
     for name, value in numbers.items():
         if (
             not isinstance(value, Real)
@@ -79,7 +83,7 @@ def check_number(**numbers: float) -> None:
 
 
 def check_above_zero(**numbers: float) -> None:
-    """Raise unless each is a finite number above 0."""
+    """Raise unless each is a finite, positive number."""
     for name, value in numbers.items():
         if (
             not isinstance(value, Real)
@@ -91,14 +95,14 @@ def check_above_zero(**numbers: float) -> None:
 
 
 def check_seed(seed: int) -> int:
-    """Return the seed; raise unless it is an integer that torch takes."""
+    """Return the seed; raise unless it is an integer that torch accepts."""
     if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed < 2**63:
         raise ValueError(f"seed must be an integer of at least 0 and below 2^63, got {seed!r}")
     return int(seed)
 
 
 def check_device(device: torch.device | str) -> torch.device:
-    """Return the device; raise if torch does not know it or this machine does not have it."""
+    """Return the device; raise if torch does not know it or it is not available."""
     try:
         torch.empty(0, device=device)
         return torch.device(device)
@@ -108,5 +112,6 @@ def check_device(device: torch.device | str) -> torch.device:
 
 
 def from_numpy(array: np.ndarray) -> Tensor:
-    """Without a copy, unless the array may not be written to, such as a memory map: torch would warn of it."""
+    """Return a tensor that shares the array's memory, or a copy if the array is read-only."""
+    # Torch warns about read-only arrays, such as memory maps.
     return torch.from_numpy(array if array.flags.writeable else array.copy())

@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Atomic writing of files, and safetensors files with a JSON header."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 
 def make_folder(path: Path) -> None:
-    """There is one afterwards, or an error that says why not."""
+    """Create the folder if it does not exist; raise if the path is a file."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
@@ -28,7 +28,7 @@ def make_folder(path: Path) -> None:
 
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """Open for one process at a time; it ends with the process, however that ends."""
+    """Hold the lock of a folder; raise if another process holds it."""
     from filelock import FileLock, Timeout
 
     try:
@@ -42,12 +42,12 @@ def only_one(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Write a file that is either complete or not there.
+    """Replace a file atomically.
 
-    Yields the path of a temporary file beside ``path``. If the block succeeds, the file is flushed
-    to disk and replaces ``path``; if it fails, the file is removed. Its name is random and it is
-    created exclusively, so no link planted there is followed, and its mode follows the umask.
-    Files that killed processes left behind are removed.
+    Yields the path of a temporary file next to ``path``. If the block succeeds, the temporary file
+    is flushed to disk and replaces ``path``; if it raises, the temporary file is removed. Its name
+    is random and it is created exclusively, so that it cannot follow a symbolic link, and its mode
+    follows the umask. Temporary files left behind by killed processes are removed.
     """
     path = Path(path)
     if path.is_dir():
@@ -62,7 +62,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
         os.close(descriptor)
         yield partial
-        os.chmod(partial, mode)  # some writers create the file again, readable by the owner only
+        os.chmod(partial, mode)  # some writers recreate the file, readable by its owner only
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.replace(path)
@@ -75,7 +75,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Remove temporary files of processes that no longer run on this machine."""
+    """Remove temporary files of processes on this machine that have ended."""
     prefix = f".{path.name}.{_host()}-"
     for entry in path.parent.iterdir():
         name = entry.name
@@ -86,23 +86,24 @@ def _remove_leftovers(path: Path) -> None:
 
 
 def _host() -> str:
-    """A short name of this machine, since a folder may be shared with others."""
+    """Return a short name of this machine, since a folder may be shared with others."""
     return hashlib.blake2b(platform.node().encode(), digest_size=3).hexdigest()
 
 
 def _is_running(process: int) -> bool:
-    if os.name != "posix":  # where signal 0 is not a question
+    if os.name != "posix":  # elsewhere signal 0 is not harmless
         return True
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # not ours to signal
+    except OSError:  # it runs under another user
         return True
     return True
 
 
 def write_text(path: str | Path, text: str) -> None:
+    """Write a text file atomically."""
     with replacing(path) as partial:
         partial.write_text(text, encoding="utf-8")
 
@@ -110,7 +111,7 @@ def write_text(path: str | Path, text: str) -> None:
 def write_tensors(
     path: str | Path, kind: str, tensors: dict[str, Tensor], header: dict[str, Any]
 ) -> None:
-    """A safetensors file with a JSON header that says what it holds."""
+    """Write a safetensors file atomically, with its format and ``header`` as JSON metadata."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
@@ -122,12 +123,12 @@ def write_tensors(
 
 
 def read_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors of a safetensors file and its header, which must be of this format."""
+    """Return the tensors and the header of a safetensors file; raise if its format differs."""
     return _read(path, kind, True)
 
 
 def read_header(path: str | Path, kind: str) -> dict[str, Any]:
-    """Return the header of a safetensors file, which must be of this format."""
+    """Return the header of a safetensors file; raise if its format differs."""
     return _read(path, kind, False)[1]
 
 

@@ -1,6 +1,7 @@
-"""Memory without page faults, and how much of it there is.
+"""Buffers that avoid page faults, and the amount of available memory.
 
-Fresh memory comes in pages of 4 KiB, each a trap into the kernel: a large buffer costs several times more to obtain than to fill.
+The operating system maps fresh memory in pages of 4 KiB, each on a page fault, so that a large
+buffer takes several times longer to obtain than to fill.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-LARGE = 1 << 25  # from here on the C library maps fresh pages for every allocation
+LARGE = 1 << 25  # bytes from which the C library maps fresh pages for every allocation
 
 
 class _Workspace(threading.local):
-    """Scratch buffers that a thread uses again from call to call."""
+    """Scratch buffers that a thread reuses from call to call."""
 
     def __init__(self) -> None:
         self.buffers: dict[tuple[str, torch.dtype], Tensor] = {}
         self.views: dict[tuple[str, torch.dtype], Tensor] = {}
 
     def empty(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        """An uninitialised tensor, valid until this thread asks for ``name`` again."""
+        """Return an uninitialised tensor, valid until the thread's next call with ``name``."""
         size = math.prod(shape)
         if not like.is_cpu or size * like.element_size() > LARGE:
             return like.new_empty(shape)
@@ -37,9 +38,8 @@ class _Workspace(threading.local):
             return view
         buffer = self.buffers.get(key)
         if buffer is None or len(buffer) < size:
-            with torch.inference_mode(
-                False
-            ):  # a buffer made in inference mode could not be used outside it
+            # A buffer created in inference mode could not be used outside it.
+            with torch.inference_mode(False):
                 self.buffers[key] = buffer = torch.empty(size, dtype=like.dtype, device=like.device)
         with torch.inference_mode(False):
             self.views[key] = view = buffer[:size].view(shape)
@@ -50,12 +50,13 @@ workspace = _Workspace()
 
 
 def empty_like(tensor: Tensor) -> Tensor:
-    """An uninitialised tensor to give away, such as a gradient."""
+    """Return an uninitialised tensor that the caller owns, such as a gradient."""
     return empty(tensor.shape, tensor.dtype, tensor.device)
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """An uninitialised tensor to give away; a large one on the CPU asks for huge pages (a fifth of the price)."""
+    """Return an uninitialised tensor that the caller owns, in huge pages if it is large."""
+    # Huge pages take a fifth of the time to map.
     size = math.prod(shape) * dtype.itemsize
     if size < LARGE or device.type != "cpu" or not hasattr(mmap, "MADV_HUGEPAGE"):
         return torch.empty(shape, dtype=dtype, device=device)
@@ -65,30 +66,26 @@ def empty(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Ten
         raise MemoryError(
             f"cannot allocate {size / 2**30:.2f} GB for an array of {tuple(shape)}"
         ) from error
-    with suppress(OSError):  # not every kernel has them
+    with suppress(OSError):  # not every kernel supports huge pages
         memory.madvise(mmap.MADV_HUGEPAGE)
     return torch.frombuffer(memory, dtype=dtype).view(shape)
 
 
 def available_memory() -> float:
-    """Return the bytes that can be allocated now, on the machine or in its container."""
+    """Return how many bytes can be allocated now, on the machine or in its container."""
     available = math.inf
     with suppress(OSError, ValueError, AttributeError):
         available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    with suppress(OSError, StopIteration):  # what the kernel would free for us counts too
-        line = next(
-            line
-            for line in Path("/proc/meminfo").read_text().splitlines()
-            if line.startswith("MemAvailable")
-        )
+    with suppress(OSError, StopIteration):  # includes caches that the kernel would free
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        line = next(line for line in lines if line.startswith("MemAvailable"))
         available = 1024 * float(line.split()[1])
     with suppress(OSError, ValueError):
         group = Path("/sys/fs/cgroup")
         limit, used = (
             float((group / name).read_text()) for name in ("memory.max", "memory.current")
         )
-        cached = dict(
-            line.split() for line in (group / "memory.stat").read_text().splitlines()
-        ).get("inactive_file", "0")
-        available = min(available, limit - used + float(cached))
+        statistics = (group / "memory.stat").read_text().splitlines()
+        cached = float(dict(line.split() for line in statistics).get("inactive_file", "0"))
+        available = min(available, limit - used + cached)
     return available

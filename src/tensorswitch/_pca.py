@@ -8,11 +8,12 @@ from tensorswitch._checks import check_positive
 
 
 def principal_components(x: np.ndarray, count: int) -> np.ndarray:
-    """The leading eigenvectors of ``xᵀx`` for rows with zero mean: (features, count)."""
+    """Return the leading eigenvectors of ``xᵀx``, (features, count), for rows with zero mean."""
     check_positive(components=count)
     if count > min(x.shape):
         raise ValueError(
-            f"{count} principal components cannot be had from {x.shape[0]} rows of {x.shape[1]} features"
+            f"{count} principal components cannot be had from "
+            f"{x.shape[0]} rows of {x.shape[1]} features"
         )
     _, vectors = np.linalg.eigh((x.T @ x).astype(np.float64))
     return np.ascontiguousarray(vectors[:, ::-1][:, :count].astype(x.dtype))

@@ -1,4 +1,4 @@
-"""Progress bars, made only when wanted."""
+"""Progress bars; tqdm is imported only if one is shown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Item = TypeVar("Item")
 def track(
     items: Iterable[Item], total: int, description: str, unit: str, show: bool
 ) -> Iterable[Item]:
-    """The items themselves, with a bar if it is to be shown."""
+    """Return the items, wrapped in a progress bar if ``show`` is true."""
     if not show:
         return items
     from tqdm.auto import tqdm
@@ -24,7 +24,7 @@ def track(
 def progress_bar(
     description: str, show: bool, total: int | None = None, done: int = 0
 ) -> Iterator[Callable[..., None]]:
-    """Call what it gives after each turn; with a number of turns and a note to show, if there is something to say."""
+    """Yield a function that advances the bar by a number of turns and sets the note beside it."""
     if not show:
         yield lambda turns=1, note=None: None
         return

@@ -1,15 +1,30 @@
-"""The algebra of Tensor Switching networks, written as in the paper: dense, short, and the oracle of the tests.
+"""Tensor Switching algebra as written in the paper: short, dense, the reference for the tests.
 
-With rows of inputs ``x`` (rows, n0) and gate weights ``W_l`` (n_l, n_{l-1}):
+With input rows ``X_0`` of shape (rows, n_0), gate weights ``W_l`` of shape (n_l, n_{l-1}) and the
+Heaviside step function ``H``:
 
-    expansion            X ⊕ W    = H(W X) ⊗ X
-    ternary expansion    Z ⊕_X W  = H(W X) ⊗ Z
-    contraction          Z ⊖ W    = sum over the last axis of (Z ∘ W)
+==================================  ================================================  ===========
+``H(W X)``                          :func:`gates`                                     Sec. 2.1
+``X ⊕ W    = H(W X) ⊗ X``           :func:`expand`                                    Sec. 2.2
+``Z ⊕_X W  = H(W X) ⊗ Z``           :func:`expand` with ``x``                         Sec. 2.2
+``Z ⊖ W    = (Z ⊙ W) × 1``          :func:`contract`                                  Sec. 2.2
+``X_1``, a ReLU layer               ``contract(expand(x, w), w)``                     Eq. (1)
+``X_L``, a ReLU network             :func:`scalar_switching`                          Eq. (2)
+``Z_L``, a TS network               :func:`tensor_switching`                          Eq. (3)
+``k_SS`` and ``k_TS``               :func:`tensorswitch.kernels.equivalent_kernels`   Eq. (4), (5)
+one-pass ridge regression           :mod:`tensorswitch.ridge`                         Sec. 4.1
+``A_l = A_{l-1} ⊖ W_l``             :func:`auxiliary`                                 Sec. 4.2
+inverted backpropagation            :func:`pseudo_gradients`                          Eq. (6)
+backpropagation, same factors       :func:`backpropagate`, :func:`pseudo_gradients`   Eq. (7)
+linear rotation-compression         :func:`rotate_compress`                           Sec. 4.3
+==================================  ================================================  ===========
 
-    scalar switching     X_L = X_0 ⊕ W_1 ⊖ W_1 … ⊕ W_L ⊖ W_L
-    tensor switching     Z_L = Z_0 ⊕_{X_0} W_1 … ⊕_{X_{L-1}} W_L
+These functions store the expanded tensors, whose size is the product of all widths. The functions
+in :mod:`tensorswitch.switched` compute the same results without storing them.
 
-Everything here stores the expanded tensors. For use, see :mod:`tensorswitch.switched`.
+References
+----------
+Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087.
 """
 
 from __future__ import annotations
@@ -21,33 +36,96 @@ from torch import Tensor
 
 __all__ = [
     "auxiliary",
+    "backpropagate",
     "contract",
     "expand",
     "gates",
     "pseudo_gradients",
+    "rotate_compress",
     "scalar_switching",
     "tensor_switching",
 ]
 
 
 def gates(x: Tensor, w: Tensor) -> Tensor:
-    """``H(W X)``, one where a unit is strictly positive: (rows, n1)."""
+    """Return ``H(W X)``: one where a unit's score is strictly positive, zero elsewhere.
+
+    Parameters
+    ----------
+    x : Tensor of shape (rows, n_0)
+        Input rows.
+    w : Tensor of shape (n_1, n_0)
+        Gate weights.
+
+    Returns
+    -------
+    Tensor of shape (rows, n_1)
+        Ones and zeros of the dtype of ``x``.
+    """
     return (x @ w.T > 0).to(x.dtype)
 
 
 def expand(z: Tensor, w: Tensor, x: Tensor | None = None) -> Tensor:
-    """``Z ⊕_X W = H(W X) ⊗ Z``: (rows, n, …) becomes (rows, n1, n, …). Without ``x`` the tensor switches itself: ``X ⊕ W``."""
+    """Return the expansion ``Z ⊕_X W = H(W X) ⊗ Z`` (Sec. 2.2).
+
+    Parameters
+    ----------
+    z : Tensor of shape (rows, ...)
+        What the open units copy.
+    w : Tensor of shape (n_1, n_0)
+        Gate weights.
+    x : Tensor of shape (rows, n_0), optional
+        What decides which units are open. By default ``z`` itself, which gives the binary
+        expansion ``X ⊕ W = H(W X) ⊗ X``.
+
+    Returns
+    -------
+    Tensor of shape (rows, n_1, ...)
+        A copy of ``z`` for every open unit, zeros for every closed one.
+
+    Examples
+    --------
+    >>> expand(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
+    tensor([[[1., 2.],
+             [0., 0.]]])
+    """
     h = gates(z if x is None else x, w)
     return torch.einsum("bj,b...->bj...", h, z)
 
 
 def contract(z: Tensor, w: Tensor) -> Tensor:
-    """``Z ⊖ W``: (rows, …, n1, n0) with ``w`` (n1, n0) becomes (rows, …, n1)."""
+    """Return the contraction ``Z ⊖ W = (Z ⊙ W) × 1``, which sums over the last axis (Sec. 2.2).
+
+    Parameters
+    ----------
+    z : Tensor of shape (rows, ..., n_1, n_0)
+        Expanded tensor.
+    w : Tensor of shape (n_1, n_0)
+        Weights.
+
+    Returns
+    -------
+    Tensor of shape (rows, ..., n_1)
+        The scalar product of every row of ``z`` with the corresponding row of ``w``.
+    """
     return (z * w).sum(-1)
 
 
 def scalar_switching(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
-    """``[X_0, …, X_L]``, the activities of a ReLU network, as alternating expansion and contraction."""
+    """Return ``X_L = X_0 ⊕ W_1 ⊖ W_1 … ⊕ W_L ⊖ W_L``, a ReLU network (Eq. 2).
+
+    Parameters
+    ----------
+    x : Tensor of shape (rows, n_0)
+        Input rows.
+    weights : sequence of Tensor
+        ``W_1, …, W_L``, of shape (n_l, n_{l-1}).
+
+    Returns
+    -------
+    list of Tensor
+        ``[X_0, …, X_L]``, of shape (rows, n_l).
+    """
     activities = [x]
     for w in weights:
         activities.append(contract(expand(activities[-1], w), w))
@@ -55,7 +133,20 @@ def scalar_switching(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
 
 
 def tensor_switching(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
-    """``[Z_0, …, Z_L]``; ``Z_l`` is (rows, n_l, …, n_1, n_0), newest layer first."""
+    """Return ``Z_L = Z_0 ⊕_{X_0} W_1 … ⊕_{X_{L-1}} W_L`` with ``Z_0 = X_0`` (Eq. 3).
+
+    Parameters
+    ----------
+    x : Tensor of shape (rows, n_0)
+        Input rows.
+    weights : sequence of Tensor
+        ``W_1, …, W_L``, of shape (n_l, n_{l-1}).
+
+    Returns
+    -------
+    list of Tensor
+        ``[Z_0, …, Z_L]``, of shape (rows, n_l, …, n_1, n_0).
+    """
     tensors = [x]
     for w, activity in zip(weights, scalar_switching(x, weights), strict=False):
         tensors.append(expand(tensors[-1], w, activity))
@@ -63,25 +154,94 @@ def tensor_switching(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
 
 
 def auxiliary(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
-    """``A_0 = Z_L`` and ``A_l = A_{l-1} ⊖ W_l``, down to ``A_L = X_L``."""
+    """Return ``A_0 = Z_L`` and ``A_l = A_{l-1} ⊖ W_l``, down to ``A_L = X_L`` (Sec. 4.2).
+
+    Parameters
+    ----------
+    x : Tensor of shape (rows, n_0)
+        Input rows.
+    weights : sequence of Tensor
+        ``W_1, …, W_L``, of shape (n_l, n_{l-1}).
+
+    Returns
+    -------
+    list of Tensor
+        ``[A_0, …, A_L]``, of shape (rows, n_L, …, n_l).
+    """
     tensors = [tensor_switching(x, weights)[-1]]
     for w in weights:
         tensors.append(contract(tensors[-1], w))
     return tensors
 
 
-def pseudo_gradients(x: Tensor, weights: Sequence[Tensor], error: Tensor) -> list[Tensor]:
-    """Inverted backpropagation: the pseudo-gradients of ``W_1 … W_L`` summed over rows.
+def backpropagate(weights: Sequence[Tensor], error: Tensor) -> Tensor:
+    """Return ``∂L/∂A_0 = ∂L/∂A_L · ∂A_L/∂A_{L-1} … ∂A_1/∂A_0`` (underbraced in Eq. 7).
 
-    ``error`` is the derivative of the loss by ``A_0 = Z_L``. The pseudoinverse of a contraction by ``W_l`` is a contraction by the rows of
-    ``W_l`` divided by their squared lengths; it takes the error from ``A_{l-1}`` to ``A_l``, where it meets ``∂A_l / ∂W_l = A_{l-1}``.
+    Parameters
+    ----------
+    weights : sequence of Tensor
+        ``W_1, …, W_L``, of shape (n_l, n_{l-1}).
+    error : Tensor of shape (rows, n_L)
+        ``∂L/∂A_L``, the derivative of the loss with respect to ``A_L = X_L``.
+
+    Returns
+    -------
+    Tensor of shape (rows, n_L, …, n_1, n_0)
+        The derivative with respect to ``A_0 = Z_L``. Given to :func:`pseudo_gradients`, it yields
+        the gradients of the ReLU network.
     """
-    results = []
+    for w in reversed(weights):
+        error = error.unsqueeze(-1) * w
+    return error
+
+
+def pseudo_gradients(x: Tensor, weights: Sequence[Tensor], error: Tensor) -> list[Tensor]:
+    """Return ``∂L/∂W_l = ∂L/∂A_0 · (∂A_1/∂A_0)† … (∂A_l/∂A_{l-1})† · ∂A_l/∂W_l`` (Eq. 6).
+
+    The pseudoinverse of the contraction with ``W_l`` is the contraction with the rows of ``W_l``,
+    each divided by its squared length. It takes the error from ``A_{l-1}`` to ``A_l``, where it
+    meets ``∂A_l/∂W_l = A_{l-1}``.
+
+    Parameters
+    ----------
+    x : Tensor of shape (rows, n_0)
+        Input rows.
+    weights : sequence of Tensor
+        ``W_1, …, W_L``, of shape (n_l, n_{l-1}).
+    error : Tensor of shape (rows, n_L, …, n_1, n_0)
+        ``∂L/∂A_0``, the derivative of the loss with respect to ``A_0 = Z_L``.
+
+    Returns
+    -------
+    list of Tensor
+        Pseudo-gradients of ``W_1, …, W_L``, summed over the rows.
+    """
+    rows, results = len(x), []
     for w, a in zip(weights, auxiliary(x, weights), strict=False):
         error = contract(error, w / w.square().sum(1, keepdim=True))
-        results.append(
-            torch.einsum(
-                "buj,buji->ji", error.reshape(len(x), -1, len(w)), a.reshape(len(x), -1, *w.shape)
-            )
-        )
+        chains = error.reshape(rows, -1, len(w)), a.reshape(rows, -1, *w.shape)
+        results.append(torch.einsum("buj,buji->ji", *chains))
     return results
+
+
+def rotate_compress(x: Tensor, w: Tensor, w_star: Tensor) -> Tensor:
+    """Return ``X_l = W*_l vec(X_{l-1} ⊕ W_l)``, linear rotation-compression (Sec. 4.3).
+
+    :class:`tensorswitch.SwitchedLinear` is this layer, with ``W*`` stored as ``weight`` of shape
+    (n_1, n_0, n*).
+
+    Parameters
+    ----------
+    x : Tensor of shape (rows, n_0)
+        Input rows.
+    w : Tensor of shape (n_1, n_0)
+        Gate weights.
+    w_star : Tensor of shape (n*, n_1 · n_0)
+        Analysis weights.
+
+    Returns
+    -------
+    Tensor of shape (rows, n*)
+        Activities of the layer.
+    """
+    return expand(x, w).flatten(1) @ w_star.T

@@ -1,4 +1,4 @@
-"""What training came to, epoch by epoch."""
+"""The results of training, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -13,13 +13,46 @@ __all__ = ["Epoch", "History", "percent"]
 
 
 def percent(error: float) -> str:
-    """An error as it is shown; a dash where there is none."""
+    """Format an error rate as a percentage, and NaN as a dash.
+
+    Parameters
+    ----------
+    error : float
+        Fraction of rows misclassified.
+
+    Returns
+    -------
+    str
+        Percentage with two decimals, without a percent sign.
+
+    Examples
+    --------
+    >>> percent(0.1234)
+    '12.34'
+    """
     return "–" if math.isnan(error) else f"{100 * error:.2f}"
 
 
 @dataclass
 class Epoch:
-    """What an epoch came to. Errors are fractions of rows misclassified (nan in regression); training values are averages over the epoch."""
+    """Results of one epoch.
+
+    Errors are fractions of rows misclassified, NaN in regression. Values that were not measured
+    are NaN.
+
+    Parameters
+    ----------
+    epoch : int
+        Number of the epoch, from 1.
+    seconds : float
+        Time spent on training, without evaluation.
+    train_loss, train_error : float
+        Averages over the batches of the epoch, each measured before its step.
+    validation_loss, validation_error : float, default=nan
+        Measured on the validation rows after the epoch.
+    test_loss, test_error : float, default=nan
+        Measured on the test rows after the epoch.
+    """
 
     epoch: int
     seconds: float
@@ -32,7 +65,7 @@ class Epoch:
 
     @property
     def criterion(self) -> float:
-        """What epochs are compared by: validation error, or loss where there is no error."""
+        """The first of validation error, validation loss and training loss that is not NaN."""
         for value in (self.validation_error, self.validation_loss, self.train_loss):
             if not math.isnan(value):
                 return value
@@ -41,20 +74,50 @@ class Epoch:
 
 @dataclass
 class History:
+    """Results of all epochs of a run.
+
+    Parameters
+    ----------
+    epochs : list of Epoch, default=[]
+        Results, first epoch first.
+
+    Examples
+    --------
+    >>> history = History([Epoch(1, 2.0, 0.9, 0.3), Epoch(2, 2.0, 0.5, 0.1)])
+    >>> history.best.epoch
+    2
+    >>> History.from_json(history.to_json()).epochs[0].train_loss
+    0.9
+    """
+
     epochs: list[Epoch] = field(default_factory=list)
 
     @property
     def best(self) -> Epoch:
-        """The epoch of least validation error, the first of equals."""
+        """The epoch with the lowest ``criterion``, the first one of equals."""
         return min(self.epochs, key=lambda e: e.criterion)
 
     def to_json(self) -> str:
+        """Return the epochs as a JSON list of objects, with null for NaN.
+
+        Returns
+        -------
+        str
+            JSON text.
+        """
         return json.dumps(
             [{k: None if math.isnan(v) else v for k, v in asdict(e).items()} for e in self.epochs],
             indent=1,
         )
 
     def to_csv(self) -> str:
+        """Return the epochs as CSV, one line per epoch after a header.
+
+        Returns
+        -------
+        str
+            CSV text.
+        """
         buffer = io.StringIO()
         writer = csv.DictWriter(buffer, list(Epoch.__dataclass_fields__), lineterminator="\n")
         writer.writeheader()
@@ -63,6 +126,18 @@ class History:
 
     @classmethod
     def from_json(cls, text: str) -> History:
+        """Return the history that :meth:`to_json` wrote.
+
+        Parameters
+        ----------
+        text : str
+            JSON text.
+
+        Returns
+        -------
+        History
+            The history.
+        """
         entries: list[dict[str, Any]] = [
             {k: math.nan if v is None else v for k, v in e.items()} for e in json.loads(text)
         ]

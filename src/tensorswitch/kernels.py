@@ -1,17 +1,29 @@
-"""Equivalent kernels of infinitely wide random networks, scalar (SS) and tensor switching (TS), of any depth; and of finite TS networks.
+"""Equivalent kernels of random networks, scalar (SS) and tensor switching (TS), of any depth.
 
-With ``θ_l`` the angle between the two inputs after l layers of the SS network, ``θ_0`` the angle between ``x`` and ``y``:
+With ``θ_l`` the angle between the two inputs after l layers of the infinitely wide SS network,
+where ``θ_0`` is the angle between ``x`` and ``y``:
 
     k_SS,l = ‖x‖ ‖y‖ cos θ_l              cos θ_{l+1} = (sin θ_l + (π − θ_l) cos θ_l) / π
     k_TS,l = x·y Π_{m<l} (1 − θ_m / π)
     k_NTK,l+1 = k_SS,l+1 + k_NTK,l (1 − θ_l / π)         k_NTK,0 = x·y
 
-Depth 0 is the linear kernel, and k(x, x) = ‖x‖² at any depth. (The paper prints k_SS,1 as ``(1 − (tan θ − θ)/π) x·y``; it is
-``(1 + (tan θ − θ)/π) x·y``.)
+Depth 0 is the linear kernel. At depth l, k(x, x) is ‖x‖² for SS and TS and (l + 1) ‖x‖² for the
+NTK. The paper's Eq. (4) prints k_SS,1 as ``(1 − (tan θ − θ)/π) x·y``, which has a sign error: the
+kernel is ``(1 + (tan θ − θ)/π) x·y``.
 
-The recursion runs in tiles that stay in cache, all kinds and depths in one sweep, one triangle only for k(X, X). It carries ``(1 − cos θ)/2``
-rather than ``cos θ``, which keeps small angles exact, where the TS kernel has its cusp. The first angle of pairs that are nearly parallel or
-opposite is taken from ``‖x̂ ∓ ŷ‖`` since their scalar product has lost it.
+All kinds and depths are computed in one sweep, tile by tile so that intermediate results stay in
+cache, and for k(X, X) on one triangle only. The recursion carries ``(1 − cos θ)/2`` instead of
+``cos θ``, which is exact for small angles, where the TS kernel has its cusp. For nearly parallel or
+opposite pairs, the scalar product is not precise enough to give the first angle, which is computed
+from ``‖x̂ ∓ ŷ‖`` instead.
+
+References
+----------
+Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 3, Eq. (4) and (5).
+
+Cho and Saul, Kernel Methods for Deep Learning, NIPS 2009 (the arc-cosine kernels).
+
+Jacot, Gabriel and Hongler, Neural Tangent Kernel, NeurIPS 2018, arXiv:1806.07572.
 """
 
 from __future__ import annotations
@@ -32,18 +44,52 @@ from tensorswitch.switches import deep_gates
 if TYPE_CHECKING:
     from tensorswitch.nn import TensorSwitching
 
-__all__ = ["equivalent_kernels", "finite_kernel", "ntk_kernel", "ss_kernel", "ts_kernel"]
+__all__ = [
+    "equivalent_kernels",
+    "finite_kernel",
+    "kernel_product",
+    "ntk_kernel",
+    "ss_kernel",
+    "ts_kernel",
+]
 
 Array = TypeVar("Array", np.ndarray, Tensor)
 
-TILE = 768  # rows and columns of a tile: small enough for the cache, large enough for the call overhead
-UNIT_BYTES = 1 << 25  # of unit vectors that are kept
-NEAR = 0.08  # 1 ∓ cos θ below which an angle is taken from the difference of the unit vectors
+TILE = 768  # rows and columns of a tile: fits in cache, yet large compared to the call overhead
+UNIT_BYTES = 1 << 25  # unit vectors larger than this are recomputed for each tile
+NEAR = 0.08  # 1 ∓ cos θ below which an angle is computed from the difference of the unit vectors
 
 
 def ss_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: bool = False) -> Array:
-    """The scalar switching (ReLU) kernel, the arc-cosine kernel of degree 1: (rows of X, rows of Y).
+    """Return the scalar switching (ReLU) kernel.
 
+    ``‖x‖ ‖y‖ (sin θ + (π − θ) cos θ) / π`` at depth 1: the arc-cosine kernel of degree 1, composed
+    ``depth`` times.
+
+    Parameters
+    ----------
+    X : array of shape (rows, features)
+        NumPy array or torch tensor of float32 or float64.
+    Y : array of shape (other rows, features), optional
+        By default ``X``; the result is then exactly symmetric.
+    depth : int, default=1
+        Number of hidden layers; 0 is the linear kernel.
+    progress : bool, default=False
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    array of shape (rows, other rows)
+        Kernel matrix, of the type of ``X``.
+
+    References
+    ----------
+    Cho and Saul, Kernel Methods for Deep Learning, NIPS 2009.
+
+    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Eq. (4).
+
+    Examples
+    --------
     >>> ss_kernel(np.eye(2)).round(4)
     array([[1.    , 0.3183],
            [0.3183, 1.    ]])
@@ -52,8 +98,30 @@ def ss_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: boo
 
 
 def ts_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: bool = False) -> Array:
-    """The tensor switching kernel, ``(1 − θ/π) x·y`` at depth 1: (rows of X, rows of Y).
+    """Return the tensor switching kernel, ``(1 − θ/π) x·y`` at depth 1.
 
+    Parameters
+    ----------
+    X : array of shape (rows, features)
+        NumPy array or torch tensor of float32 or float64.
+    Y : array of shape (other rows, features), optional
+        By default ``X``; the result is then exactly symmetric.
+    depth : int, default=1
+        Number of hidden layers; 0 is the linear kernel.
+    progress : bool, default=False
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    array of shape (rows, other rows)
+        Kernel matrix, of the type of ``X``.
+
+    References
+    ----------
+    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Eq. (5).
+
+    Examples
+    --------
     >>> ts_kernel(np.array([[1.0, 0.0], [1.0, 1.0]])).round(4)
     array([[1.  , 0.75],
            [0.75, 2.  ]])
@@ -61,25 +129,29 @@ def ts_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: boo
     return equivalent_kernels(X, Y, depths=[depth], kinds=["ts"], progress=progress)["ts", depth]
 
 
-def ntk_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: bool = False) -> Array:
-    """Return the tangent kernel (NTK) of an infinitely wide ReLU network.
+def ntk_kernel(
+    X: Array, Y: Array | None = None, depth: int = 1, *, progress: bool = False
+) -> Array:
+    """Return the neural tangent kernel (NTK) of an infinitely wide ReLU network.
 
-    All layers are trained; at depth 1 it is the sum of the SS and the TS kernel.
+    ``k_{l+1} = k_SS,l+1 + k_l (1 − θ_l/π)``, for training of all layers. At depth 1 it is the sum
+    of the SS and the TS kernel.
 
     Parameters
     ----------
     X : array of shape (rows, features)
         NumPy array or torch tensor of float32 or float64.
     Y : array of shape (other rows, features), optional
-        By default ``X``, and the result is symmetric to the bit.
+        By default ``X``; the result is then exactly symmetric.
     depth : int, default=1
-        Hidden layers; 0 is the linear kernel.
+        Number of hidden layers; 0 is the linear kernel.
     progress : bool, default=False
-        Show a progress bar.
+        Whether to show a progress bar.
 
     Returns
     -------
     array of shape (rows, other rows)
+        Kernel matrix, of the type of ``X``.
 
     References
     ----------
@@ -103,20 +175,45 @@ def equivalent_kernels(
     dtype: torch.dtype | None = None,
     progress: bool = False,
 ) -> dict[tuple[str, int], Array]:
-    """Several depths and kinds in one sweep, which costs little more than the deepest alone.
+    """Return kernels of several kinds and depths, for little more time than the deepest one alone.
 
     Parameters
     ----------
-    X, Y : (rows, features), NumPy arrays or torch tensors of float32 or float64; without ``Y`` it is ``X`` and the result is symmetric to the bit
-    depths : whole numbers from 0 (the linear kernel)
-    kinds : "ss", "ts" or both
-    dtype : torch type of the result, by default that of ``X``, in which it is computed in any case
-    progress : show a progress bar
+    X : array of shape (rows, features)
+        NumPy array or torch tensor of float32 or float64.
+    Y : array of shape (other rows, features), optional
+        By default ``X``; the results are then exactly symmetric.
+    depths : iterable of int, default=(1,)
+        Numbers of hidden layers; 0 is the linear kernel.
+    kinds : iterable of {"ss", "ts", "ntk"}, default=("ss", "ts")
+        Kinds of kernels.
+    dtype : torch.dtype, optional
+        Data type of the results. By default that of ``X``, which is the type of the computation
+        in any case.
+    progress : bool, default=False
+        Whether to show a progress bar.
 
     Returns
     -------
-    For each ``(kind, depth)`` the matrix (rows of X, rows of Y), of the kind and type of ``X``. Values beyond the range of the type overflow or
-    underflow as its products do.
+    dict
+        For each ``(kind, depth)`` the matrix of shape (rows, other rows), a NumPy array or torch
+        tensor like ``X``. Values outside the range of the dtype overflow or underflow.
+
+    Raises
+    ------
+    ValueError
+        If a kind is unknown, a depth is negative, shapes do not agree, or an input contains NaN or
+        infinity.
+
+    References
+    ----------
+    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 3.
+
+    Examples
+    --------
+    >>> kernels = equivalent_kernels(np.eye(2), kinds=["ss", "ntk"], depths=[1, 2])
+    >>> sorted(kernels)
+    [('ntk', 1), ('ntk', 2), ('ss', 1), ('ss', 2)]
     """
     kinds = [check_kind(k) for k in ([kinds] if isinstance(kinds, str) else kinds)]
     depths = [check_depth(d) for d in depths]
@@ -148,10 +245,86 @@ def equivalent_kernels(
 
 
 @torch.no_grad()
-def finite_kernel(network: TensorSwitching, X: Array, Y: Array | None = None) -> Array:
-    """The kernel of a finite TS network, ``(X Yᵀ) ∘ Π_l (2 / n_l) H_l(X) H_l(Y)ᵀ``: (rows of X, rows of Y).
+def kernel_product(X: Array, V: Array, kind: str = "ts", depth: int = 1) -> Array:
+    """Return ``K(X, X) V`` tile by tile, without storing the kernel matrix.
 
-    With gate weights drawn from a Gaussian it approaches :func:`ts_kernel` of the same depth, with an error that falls as ``n^−½``.
+    Each tile above the diagonal is also used for its mirror image below it.
+
+    Parameters
+    ----------
+    X : array of shape (rows, features)
+        NumPy array or torch tensor of float32 or float64.
+    V : array of shape (rows, columns)
+        Array of the same type.
+    kind : {"ss", "ts", "ntk"}, default="ts"
+        Kind of kernel.
+    depth : int, default=1
+        Number of hidden layers; 0 is the linear kernel.
+
+    Returns
+    -------
+    array of shape (rows, columns)
+        The product, of the type of ``X``.
+
+    Examples
+    --------
+    >>> kernel_product(np.eye(2), np.ones((2, 1)))
+    array([[1.],
+           [1.]])
+    """
+    key = (check_kind(kind), check_depth(depth))
+    x = _as_tensor("X", X)
+    v = _as_tensor("V", V).to(x)
+    if len(v) != len(x):
+        raise ValueError(f"X has {len(x)} rows but V has {len(v)}")
+    rows = _UnitRows(x)
+    scaled, result = v * rows.norms, torch.zeros_like(v)
+    diagonal = rows.squares * diagonal_factor(*key)
+    size = max(128, min(TILE, (1 << 20) // max(1, x.shape[1])))
+    for i in range(0, len(x), size):
+        for j in range(i, len(x), size):
+            a, b = slice(i, i + size), slice(j, j + size)
+            (_, _, tile) = next(iter(_sweep(rows[a], rows[b], [key])))
+            if i == j:  # the diagonal is known exactly, and rounding there would matter most
+                tile.diagonal().zero_()
+                tile = (tile.triu(1) + tile.triu(1).t()) if len(tile) > 1 else tile
+            result[a].addmm_(tile, scaled[b])
+            if i != j:
+                result[b].addmm_(tile.t(), scaled[a])
+    result = result.mul_(rows.norms).addcmul_(diagonal[:, None], v)
+    return result if isinstance(X, Tensor) else result.numpy()
+
+
+@torch.no_grad()
+def finite_kernel(network: TensorSwitching, X: Array, Y: Array | None = None) -> Array:
+    """Return the kernel of a finite TS network, ``(X Yᵀ) ∘ Π_l (2 / n_l) H_l(X) H_l(Y)ᵀ``.
+
+    With Gaussian gate weights it converges to :func:`ts_kernel` of the same depth, with an error
+    proportional to ``n^−½`` for layers of n gates.
+
+    Parameters
+    ----------
+    network : TensorSwitching
+        Network whose gates define the kernel.
+    X : array of shape (rows, features)
+        NumPy array or torch tensor of float32 or float64.
+    Y : array of shape (other rows, features), optional
+        By default ``X``.
+
+    Returns
+    -------
+    array of shape (rows, other rows)
+        Kernel matrix, of the type of ``X``.
+
+    References
+    ----------
+    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 3.
+
+    Examples
+    --------
+    >>> from tensorswitch import TensorSwitching
+    >>> finite_kernel(TensorSwitching(2, (64,), 1), torch.randn(3, 2)).shape
+    torch.Size([3, 3])
     """
     x, y = _as_tensors(X, Y)
     if x.shape[1] != network.in_features:
@@ -164,6 +337,7 @@ def finite_kernel(network: TensorSwitching, X: Array, Y: Array | None = None) ->
 
 
 def check_depth(depth: int) -> int:
+    """Return the depth as an int; raise unless it is a non-negative integer."""
     if isinstance(depth, bool) or not isinstance(depth, int | np.integer):
         raise TypeError(f"depth must be an integer, got {depth!r}")
     if depth < 0:
@@ -172,13 +346,14 @@ def check_depth(depth: int) -> int:
 
 
 def check_kind(kind: str) -> str:
+    """Return the kind; raise if it is unknown."""
     if kind not in ("ss", "ts", "ntk"):
         raise ValueError(f"the kind of kernel must be 'ss', 'ts' or 'ntk', got {kind!r}")
     return kind
 
 
 def diagonal_factor(kind: str, depth: int) -> int:
-    """Return ``k(x, x) / ‖x‖²``."""
+    """Return ``k(x, x) / ‖x‖²``, which depends on the kind and depth only."""
     return depth + 1 if kind == "ntk" else 1
 
 
@@ -214,20 +389,16 @@ def _as_tensor(name: str, array: Any) -> Tensor:
 
 
 class _UnitRows:
-    """Rows scaled to unit length, and their lengths; a row of zeros stays. If they are many they are made as they are needed."""
+    """Rows scaled to unit length, computed on demand if they are many; zeros stay zeros."""
 
     def __init__(self, x: Tensor) -> None:
         self.x = x
-        # Multiplied by a power of two first, exactly, so that no square overflows or underflows.
+        # Scale by a power of two first, which is exact, so that no square overflows or underflows.
         most = 120 if x.dtype == torch.float32 else 1000
         exponent = torch.frexp(_largest(x)).exponent.clamp(-most, most)
         self.factor = _power_of_two(-exponent, x.dtype)
-        square = torch.cat(
-            [
-                (x[part] * self.factor[part]).double().square_().sum(1, keepdim=True)
-                for part in _row_blocks(x)
-            ]
-        )
+        scaled = (x[part] * self.factor[part] for part in _row_blocks(x))
+        square = torch.cat([part.double().square_().sum(1, keepdim=True) for part in scaled])
         self.length = torch.where(square > 0, square.sqrt(), 1).to(x.dtype)
         factor = self.factor.double()
         self.norms = (square.sqrt() / factor).to(x.dtype)
@@ -242,7 +413,8 @@ class _UnitRows:
 
 
 def _power_of_two(exponent: Tensor, dtype: torch.dtype) -> Tensor:
-    """``2^exponent``, exactly; :func:`torch.ldexp` overflows beyond the range of float32."""
+    """Return ``2^exponent``, exactly."""
+    # torch.ldexp overflows outside the range of float32.
     return torch.from_numpy(np.ldexp(1.0, exponent.cpu().numpy())).to(exponent.device, dtype)
 
 
@@ -252,7 +424,7 @@ def _row_blocks(x: Tensor) -> list[slice]:
 
 
 def _largest(x: Tensor) -> Tensor:
-    """The largest magnitude in each row, (rows, 1)."""
+    """Return the largest magnitude in each row, (rows, 1)."""
     if not x.numel():
         return x.new_zeros(len(x), 1)
     return torch.cat([x[part].abs().amax(1, keepdim=True) for part in _row_blocks(x)])
@@ -283,9 +455,12 @@ def _tile(
 def _sweep(
     a: Tensor, b: Tensor, wanted: Iterable[tuple[str, int]]
 ) -> Iterator[tuple[str, int, Tensor]]:
-    """The wanted kernels of unit vectors, from depth 0 down; a yielded value may be spoiled and holds until the next is asked for.
+    """Yield the wanted kernels of unit vectors by increasing depth.
 
-    With ``φ = θ/2`` and ``u = sin² φ``, so that ``cos θ = 1 − 2u``, a layer is ``u' = u − (√(u − u²) − φ (1 − 2u)) / π``.
+    A yielded tensor may be overwritten by the caller, and is overwritten by the next iteration.
+
+    With ``φ = θ/2`` and ``u = sin² φ``, so that ``cos θ = 1 − 2u``, a layer of the SS network is
+    ``u' = u − (√(u − u²) − φ (1 − 2u)) / π``.
     """
     wanted = set(wanted)
     deepest = max(depth for _, depth in wanted)
@@ -326,12 +501,13 @@ def _sweep(
                 tangent.add_(u, alpha=-2).add_(1)
 
 
-# On the CPU whatever the default device is.
+# On the CPU regardless of the default device.
 _HALF, _ONE = torch.tensor(0.5, device="cpu"), torch.tensor(1.0, device="cpu")
 
 
 def _arcsine_of_root(u: Tensor, out: Tensor, scratch: Tensor) -> None:
-    """``asin √u`` for 0 ≤ u ≤ ½, which is where every layer but the first is. In float32 as √u times a polynomial, at two thirds of the price."""
+    """Write ``asin √u`` to ``out`` for 0 ≤ u ≤ ½, the range of every layer but the first."""
+    # In float32, √u times a polynomial takes two thirds of the time of asin.
     torch.sqrt(u, out=out)
     if u.dtype == torch.float64:
         out.asin_()
@@ -344,7 +520,7 @@ def _arcsine_of_root(u: Tensor, out: Tensor, scratch: Tensor) -> None:
 
 
 def _arcsine_coefficients(degree: int = 6) -> Tensor:
-    """Of ``asin √u / √u`` on [0, ½], by interpolation at Chebyshev's points (error 1e-7)."""
+    """Return the polynomial that interpolates ``asin √u / √u`` on [0, ½] with an error of 1e-7."""
     fit = np.polynomial.Chebyshev.interpolate(
         lambda u: np.arcsin(np.sqrt(u)) / np.sqrt(u), degree, domain=[0, 0.5]
     )
@@ -355,7 +531,7 @@ _ARCSINE = _arcsine_coefficients()
 
 
 class _Near(NamedTuple):
-    """Pairs of nearly parallel or opposite vectors, with φ = θ/2 and sin φ cos φ."""
+    """Pairs of nearly parallel or opposite vectors, with their φ = θ/2 and sin φ cos φ."""
 
     place: tuple[Tensor, ...]
     phi: Tensor
@@ -363,7 +539,8 @@ class _Near(NamedTuple):
 
 
 def _near_pairs(a: Tensor, b: Tensor, cosine: Tensor, u: Tensor) -> _Near | None:
-    """Finds them, and mends their ``cos θ`` and ``u = (1 − cos θ) / 2``. Half the distance from x̂ to ±ŷ is the sine of half the angle to it."""
+    """Return the near pairs, after correcting their ``cos θ`` and ``u = (1 − cos θ) / 2``."""
+    # Half the distance from x̂ to ±ŷ is the sine of half the angle between them.
     low, high = (float(bound) for bound in cosine.aminmax())
     if max(high, -low) < 1 - NEAR:
         return None
@@ -371,10 +548,9 @@ def _near_pairs(a: Tensor, b: Tensor, cosine: Tensor, u: Tensor) -> _Near | None
     sign = cosine[place].sign()
     half = torch.empty_like(sign)
     if len(half) > 0.1 * cosine.numel():
-        distance = torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
-        opposite = (
-            torch.cdist(a, -b, compute_mode="donot_use_mm_for_euclid_dist") if low < 0 else distance
-        )
+        mode = "donot_use_mm_for_euclid_dist"
+        distance = torch.cdist(a, b, compute_mode=mode)
+        opposite = torch.cdist(a, -b, compute_mode=mode) if low < 0 else distance
         half = torch.where(sign > 0, distance[place], opposite[place]) / 2
     else:
         step = max(1, (1 << 18) // max(1, a.shape[1]))

@@ -1,9 +1,18 @@
-"""The paper's networks, SS and TS from one description, and how they are kept in files.
+"""The networks of the paper, scalar (SS) and tensor switching (TS), and their files.
 
-SS        h = relu(W x), then the next layer or a linear readout
-TS-LRC    SwitchedLinear with fixed gates: copies, rotated and compressed; the last one is the readout itself
-TS-IBP-LRC    the same, with gates that learn by inverted backpropagation
-TS-IBP    the deep uncompressed network, TensorSwitching
+``"ss"``
+    ReLU layers ``x_l = max(0, W_l x_{l-1})`` with a linear readout.
+``"ts-lrc"``
+    :class:`~tensorswitch.SwitchedLinear` layers with fixed gates (linear rotation-compression,
+    Sec. 4.3). The last one is the readout.
+``"ts-ibp-lrc"``
+    The same, with gates trained by inverted backpropagation (Sec. 4.2).
+``"ts-ibp"``
+    The uncompressed deep network, :class:`~tensorswitch.TensorSwitching` (Eq. 3).
+
+References
+----------
+Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087.
 """
 
 from __future__ import annotations
@@ -30,7 +39,13 @@ MOST_LAYERS = 10_000  # more would take minutes to build
 
 
 class Network(nn.Sequential):
-    """Layers in order, and the description they were built from."""
+    """Layers in sequence, with the description that they were built from.
+
+    Attributes
+    ----------
+    description : dict
+        Arguments of :func:`build`.
+    """
 
     description: dict[str, Any]
 
@@ -45,15 +60,41 @@ def mlp(
     ts_layers: Collection[int] | None = None,
     bias: bool = False,
 ) -> Network:
-    """A fully connected network of ``depth`` hidden layers.
+    """Build a fully connected network with ``depth`` hidden layers.
 
     Parameters
     ----------
-    kind : "ss", "ts-lrc", "ts-ibp-lrc" or "ts-ibp"
-    depth, width : hidden layers and their units (gates), one number or one for each layer
-    ts_layers : which hidden layers are TS, counted from 1; by default all. The others are SS
-    bias : for layers and readout; the paper has none
+    in_features : int
+        Number of inputs.
+    out_features : int
+        Number of outputs.
+    kind : {"ss", "ts-lrc", "ts-ibp-lrc", "ts-ibp"}, default="ts-lrc"
+        Type of the layers; see :mod:`tensorswitch.models`.
+    depth : int, default=2
+        Number of hidden layers.
+    width : int or sequence of int, default=256
+        Units (gates) per hidden layer, one number for all or one for each.
+    ts_layers : collection of int, optional
+        Which hidden layers are TS, counted from 1; the others are SS. By default all.
+    bias : bool, default=False
+        Whether layers and readout have biases. Those of the paper have none.
 
+    Returns
+    -------
+    Network
+        The network, with new weights.
+
+    Raises
+    ------
+    MemoryError
+        If the weights do not fit in the available memory.
+
+    References
+    ----------
+    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 5.
+
+    Examples
+    --------
     >>> import torch
     >>> mlp(64, 10, kind="ss", depth=2, width=32)(torch.zeros(3, 64)).shape
     torch.Size([3, 10])
@@ -90,16 +131,52 @@ def cnn(
     ts_layers: Collection[int] | None = None,
     ts_blocks: Collection[int] = (),
 ) -> Network:
-    """A convolutional network: blocks of 3 × 3 convolutions ended by 2 × 2 max pooling, one SS layer, then SS or TS layers.
+    """Build a convolutional network with blocks of 3 × 3 convolutions and 2 × 2 max pooling.
+
+    The blocks are followed by one fully connected SS layer, then by ``depth`` fully connected SS or
+    TS layers.
 
     Parameters
     ----------
-    size : height and width of the images
-    convolutions : in each block, one number or one for each; ``channels`` has one for each
-    depth, width : fully connected layers after the SS layer, which has the first width
-    ts_layers : which of these are TS, counted from 1; by default all
-    ts_blocks : blocks, counted from 1, whose last convolution and pooling are a TS convolution with max-pooling switches
+    in_channels : int
+        Number of channels of the images.
+    size : int or sequence of int
+        Height and width of the images.
+    out_features : int
+        Number of outputs.
+    kind : {"ss", "ts-lrc", "ts-ibp-lrc", "ts-ibp"}, default="ts-lrc"
+        Type of the layers; see :mod:`tensorswitch.models`.
+    convolutions : int or sequence of int, default=1
+        Convolutions per block, one number for all or one for each.
+    channels : sequence of int, default=(32, 64, 128)
+        Output channels of each block.
+    depth : int, default=1
+        Number of fully connected layers after the SS layer.
+    width : int or sequence of int, default=256
+        Units (gates) of these layers, one number for all or one for each. The SS layer has the
+        first of them.
+    ts_layers : collection of int, optional
+        Which of these layers are TS, counted from 1. By default all.
+    ts_blocks : collection of int, default=()
+        Blocks, counted from 1, whose last convolution and pooling are replaced by a TS convolution
+        with max pooling.
 
+    Returns
+    -------
+    Network
+        The network, with new weights.
+
+    Raises
+    ------
+    MemoryError
+        If the weights do not fit in the available memory.
+
+    References
+    ----------
+    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 5.
+
+    Examples
+    --------
     >>> import torch
     >>> cnn(1, 32, 10, channels=(4, 4), width=16)(torch.zeros(3, 1, 32, 32)).shape
     torch.Size([3, 10])
@@ -115,15 +192,18 @@ def cnn(
         raise ValueError(f"ts_blocks {wrong} are not among the blocks 1 to {len(channels)}")
     if kind == "ts-ibp" and ts_blocks:
         raise ValueError(
-            "the uncompressed TS network ('ts-ibp') has no convolutions; use kind 'ts-ibp-lrc' for ts_blocks"
+            "the uncompressed TS network ('ts-ibp') has no convolutions; "
+            "use kind 'ts-ibp-lrc' for ts_blocks"
         )
     widths, ts = _widths(depth, width), _ts_layers(kind, depth, ts_layers)
     _check_layers("convolutions", sum(repeats))
     flat = int(channels[-1]) * (height >> len(channels)) * (across >> len(channels))
     count = flat * widths[0] + _count(widths[0], out_features, kind, widths, ts)
-    for n, below, repeat in zip(channels, [in_channels, *channels], repeats, strict=False):
-        wide = n if kind != "ss" and ts_blocks else 1
-        count += 9 * n * wide * (below + (repeat - 1) * n)
+    inputs = [in_channels, *channels]
+    for block, (n, below, repeat) in enumerate(zip(channels, inputs, repeats, strict=False), 1):
+        last = below if repeat == 1 else n  # inputs of the convolution that may be a TS one
+        count += 9 * n * (below + (repeat - 1) * n)
+        count += 9 * n * (n - 1) * last if kind != "ss" and block in ts_blocks else 0
     _check_memory(count, f"channels {tuple(channels)}, width {width}")
     layers: list[nn.Module] = []
     below = in_channels
@@ -157,7 +237,29 @@ def cnn(
 
 
 def build(description: dict[str, Any]) -> Network:
-    """The network of a description, with new weights."""
+    """Build the network of a description.
+
+    Parameters
+    ----------
+    description : dict
+        ``"architecture"``, which is ``"mlp"`` or ``"cnn"``, and the arguments of that function.
+
+    Returns
+    -------
+    Network
+        The network, with new weights.
+
+    Raises
+    ------
+    ValueError
+        If the architecture is unknown.
+
+    Examples
+    --------
+    >>> network = build({"architecture": "mlp", "in_features": 4, "out_features": 2, "width": 3})
+    >>> network.description["kind"]
+    'ts-lrc'
+    """
     arguments = dict(description)
     builders = {"mlp": mlp, "cnn": cnn}
     if (name := arguments.pop("architecture", None)) not in builders:
@@ -191,7 +293,7 @@ def _learn(kind: str) -> str | None:
 
 
 def _count(n_in: int, out: int, kind: str, widths: Sequence[int], ts: set[int]) -> int:
-    """How many weights the fully connected layers have, without building them."""
+    """Return the number of weights of the fully connected layers without building them."""
     if kind == "ts-ibp":
         return math.prod(widths) * n_in * out
     count = 0
@@ -203,11 +305,12 @@ def _count(n_in: int, out: int, kind: str, widths: Sequence[int], ts: set[int]) 
 
 
 def _check_memory(weights: int, what: str) -> None:
-    """Raise if the weights alone do not fit, instead of an allocator's stack trace."""
+    """Raise a readable error if the weights alone do not fit in memory."""
     needed, available = 4 * weights, available_memory()
     if needed > available:
         raise MemoryError(
-            f"a network of {what} has {weights:.3g} weights, {needed / 2**30:.3g} GB, but {available / 2**30:.3g} GB of memory are available"
+            f"a network of {what} has {weights:.3g} weights, {needed / 2**30:.3g} GB, "
+            f"but {available / 2**30:.3g} GB of memory are available"
         )
 
 
@@ -223,19 +326,15 @@ def _widths(depth: int, width: int | Sequence[int]) -> list[int]:
 
 
 def _one_for_each(name: str, value: int | Sequence[int], count: int, of: str) -> list[int]:
-    """Plain integers, as JSON knows them; one number stands for all."""
+    """Return ``count`` plain integers, which JSON can store; a single number is repeated."""
+    several = isinstance(value, Iterable)
     values = [
         int(n) if isinstance(n, Integral) and not isinstance(n, bool) else n
         for n in (value if isinstance(value, Iterable) else [value] * count)
     ]
     if len(values) != count:
         raise ValueError(f"{name} has {len(values)} numbers for {count} {of}")
-    check_positive(
-        **{
-            name if not isinstance(value, Iterable) else f"{name}[{i}]": n
-            for i, n in enumerate(values)
-        }
-    )
+    check_positive(**{f"{name}[{i}]" if several else name: n for i, n in enumerate(values)})
     return values
 
 
@@ -252,7 +351,8 @@ def _ts_layers(kind: str, depth: int, ts_layers: Collection[int] | None) -> set[
         )
     if kind == "ts-ibp" and chosen != every:
         raise ValueError(
-            "the uncompressed TS network ('ts-ibp') has TS layers only; use kind 'ts-ibp-lrc' to choose some"
+            "the uncompressed TS network ('ts-ibp') has TS layers only; "
+            "use kind 'ts-ibp-lrc' to choose some"
         )
     return chosen
 
@@ -267,9 +367,22 @@ def _glorot(layer: nn.Linear | nn.Conv2d) -> nn.Module:
 def save_model(
     network: Network, path: str | Path, extra: dict[str, Tensor] | None = None, **notes: Any
 ) -> None:
-    """Write weights as safetensors, with the description and ``notes`` as JSON in its header: whole or not at all.
+    """Write a network to a safetensors file, atomically.
 
-    ``extra`` are tensors to keep beside the weights, such as how the inputs were prepared.
+    Parameters
+    ----------
+    network : Network
+        Network to save.
+    path : str or Path
+        File to write.
+    extra : dict of Tensor, optional
+        Tensors to store with the weights, such as the preprocessing of the inputs.
+    **notes : Any
+        Values to store as JSON in the header, next to the description of the network.
+
+    See Also
+    --------
+    load_model : Read the file.
     """
     tensors = {
         f"model.{name}": t.detach().cpu().contiguous() for name, t in network.state_dict().items()
@@ -279,34 +392,70 @@ def save_model(
 
 
 def load_model(path: str | Path) -> Network:
-    """Rebuild a network from :func:`save_model`'s file; nothing is unpickled."""
+    """Read a network from a file written by :func:`save_model`.
+
+    Nothing is unpickled, so that files from untrusted sources cannot run code.
+
+    Parameters
+    ----------
+    path : str or Path
+        File to read.
+
+    Returns
+    -------
+    Network
+        The network, with the weights of the file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If the file is damaged, or its weights do not match its description.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(mlp(4, 2, depth=1, width=3), f"{folder}/model.safetensors")
+    ...     network = load_model(f"{folder}/model.safetensors")
+    >>> network(torch.zeros(1, 4))
+    tensor([[0., 0.]], grad_fn=<ViewBackward0>)
+    """
     return load_model_with_extra(path)[0]
 
 
 def load_model_with_extra(path: str | Path) -> tuple[Network, dict[str, Tensor], dict[str, Any]]:
-    """The network, the tensors kept beside it, and the notes."""
+    """Read a network, and the tensors and notes stored with it.
+
+    Parameters
+    ----------
+    path : str or Path
+        File written by :func:`save_model`.
+
+    Returns
+    -------
+    network : Network
+        The network, with the weights of the file.
+    extra : dict of Tensor
+        Tensors stored with the weights.
+    notes : dict
+        Values stored in the header.
+    """
     tensors, header = read_tensors(path, FORMAT)
+    weights, extra = _with_prefix("model.", tensors), _with_prefix("extra.", tensors)
     try:
-        weights = {
-            name.removeprefix("model."): t
-            for name, t in tensors.items()
-            if name.startswith("model.")
-        }
         if not weights:
-            raise ValueError("it holds no weights")
-        with torch.device("meta"):  # nothing is allocated before the sizes are seen to agree
+            raise ValueError("it contains no weights")
+        with torch.device("meta"):  # allocate nothing before the sizes are known to agree
             network = build(header["description"])
         network.load_state_dict(weights, assign=True)
     except (KeyError, TypeError, ValueError, RuntimeError, MemoryError, OverflowError) as error:
         raise ValueError(
-            f"{path} does not hold the weights that its description asks for: {error}"
+            f"{path} does not contain the weights that its description requires: {error}"
         ) from error
-    return (
-        network,
-        {
-            name.removeprefix("extra."): t
-            for name, t in tensors.items()
-            if name.startswith("extra.")
-        },
-        header.get("notes", {}),
-    )
+    return network, extra, header.get("notes", {})
+
+
+def _with_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}

@@ -1,8 +1,13 @@
 """Tensor Switching layers for ``torch.nn``.
 
-Every layer decides with its gate weights and analyses with its own weights. Gates are fixed by default; with ``learn_gates="ibp"`` the ordinary
-``.backward()`` also gives them the pseudo-gradient of inverted backpropagation, so any torch optimiser trains them. Gradients reach the previous
-layer through the copies only, never through the gates.
+The gate weights of a layer decide which units are open, and its analysis weights are applied to
+the copies of the input. Gates are fixed by default. With ``learn_gates="ibp"``, ``.backward()``
+also computes their pseudo-gradient by inverted backpropagation, so that any torch optimiser can
+train them. Gradients reach the previous layer through the copies only, never through the gates.
+
+References
+----------
+Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ __all__ = ["SwitchedConv2d", "SwitchedLinear", "TensorSwitching"]
 
 
 class _Switching(nn.Module):
-    """What the layers share: who learns the gates, and how weights are drawn."""
+    """Base class of the layers: parameters, their initialisation, and checks of the input."""
 
     learn_gates: str | None
     weight: nn.Parameter
@@ -57,7 +62,7 @@ class _Switching(nn.Module):
             nn.init.zeros_(self.bias)
 
     def _flat(self, x: Tensor, *tail: int) -> tuple[Tensor, tuple[int, ...]]:
-        """Leading axes folded into one, and their sizes."""
+        """Return the input with its leading axes folded into one, and the sizes of these axes."""
         check_floating("input", x)
         names = ("in_channels", "height", "width") if len(tail) == 3 else ("in_features",)
         if x.dim() < len(tail):
@@ -67,28 +72,55 @@ class _Switching(nn.Module):
         axis = x.dim() - len(tail)
         if x.shape[axis] != tail[0]:
             raise ValueError(
-                f"input has size {x.shape[axis]} on axis {axis} ({names[0]}), expected {tail[0]}; its shape is {tuple(x.shape)}"
+                f"input has size {x.shape[axis]} on axis {axis} ({names[0]}), "
+                f"expected {tail[0]}; its shape is {tuple(x.shape)}"
             )
         check_dtype_device("input", x, "weight", self.weight)
         return x.reshape(math.prod(x.shape[:axis]), *x.shape[axis:]), tuple(x.shape[:axis])
 
 
 class SwitchedLinear(_Switching):
-    """``y = Σ_j H(w_j · x) V_jᵀ x + bias``: a TS layer with linear rotation-compression (LRC), or a TS readout.
+    """Apply ``y = Σ_j H(w_j · x) V_jᵀ x + bias`` to the last axis of the input.
+
+    This is a TS layer with linear rotation-compression (LRC), or the readout of a TS layer.
+    Weights are initialised from the Glorot uniform distribution, the bias with zeros.
 
     Parameters
     ----------
-    in_features, gates, out_features : sizes
-    bias : add a learned bias
-    switch : ``"relu"``; ``"maxout"`` or ``"maxout:PIECES"``, where of every ``PIECES`` consecutive gates the best opens; ``"none"``
-    learn_gates : None keeps the gates fixed (no gradient, no decay), ``"ibp"`` trains them by inverted backpropagation
+    in_features : int
+        Size of the last axis of the input.
+    gates : int
+        Number of gates.
+    out_features : int
+        Size of the last axis of the output.
+    bias : bool, default=True
+        Whether to add a learned bias.
+    switch : Switch or {"relu", "none", "maxout", "maxout:PIECES"}, default="relu"
+        Rule that opens the gates; see :func:`tensorswitch.switches.as_switch`.
+    learn_gates : {None, "ibp"}, default=None
+        None keeps the gates fixed, without gradient and weight decay. ``"ibp"`` trains them by
+        inverted backpropagation.
+    device : torch.device or str, optional
+        Device of the parameters.
+    dtype : torch.dtype, optional
+        Data type of the parameters.
 
     Attributes
     ----------
-    gate_weight : (gates, in_features)
-    weight : (gates, in_features, out_features)
-    bias : (out_features,)
+    gate_weight : Parameter of shape (gates, in_features)
+        Gate weights ``w_j``, the paper's activation weights.
+    weight : Parameter of shape (gates, in_features, out_features)
+        Analysis weights ``V_j``, the paper's ``W*``.
+    bias : Parameter of shape (out_features,) or None
+        Bias.
 
+    References
+    ----------
+    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 4.3 (LRC) and Eq. (6)
+    (inverted backpropagation).
+
+    Examples
+    --------
     >>> layer = SwitchedLinear(20, 64, 10, learn_gates="ibp")
     >>> layer(torch.randn(8, 20)).shape
     torch.Size([8, 10])
@@ -110,12 +142,8 @@ class SwitchedLinear(_Switching):
         check_positive(in_features=in_features, gates=gates, out_features=out_features)
         switch = as_switch(switch)
         switch.check_gates(gates)
-        self.in_features, self.gates, self.out_features, self.switch = (
-            in_features,
-            gates,
-            out_features,
-            switch,
-        )
+        self.in_features, self.gates, self.out_features = in_features, gates, out_features
+        self.switch = switch
         self._make(
             (gates, in_features, out_features),
             out_features if bias else None,
@@ -127,9 +155,22 @@ class SwitchedLinear(_Switching):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Draw new weights and set the bias to zero."""
         self._reset(self.gate_weight)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Compute the output of the layer.
+
+        Parameters
+        ----------
+        x : Tensor of shape (..., in_features)
+            Input.
+
+        Returns
+        -------
+        Tensor of shape (..., out_features)
+            Output.
+        """
         x, lead = self._flat(x, self.in_features)
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.learn_gates is not None):
             scores = F.linear(x.detach(), self.gate_weight)
@@ -140,8 +181,10 @@ class SwitchedLinear(_Switching):
         return y.reshape(*lead, self.out_features)
 
     def extra_repr(self) -> str:
+        """Return the settings shown by ``repr``."""
         return (
-            f"in_features={self.in_features}, gates={self.gates}, out_features={self.out_features}, bias={self.bias is not None}, "
+            f"in_features={self.in_features}, gates={self.gates}, "
+            f"out_features={self.out_features}, bias={self.bias is not None}, "
             f"switch={self.switch}, learn_gates={self.learn_gates!r}"
         )
 
@@ -150,9 +193,37 @@ class SwitchedLinear(_Switching):
     def from_relu(
         cls, hidden: nn.Linear, output: nn.Linear, *, learn_gates: str | None = None
     ) -> SwitchedLinear:
-        """The layer that computes ``output(relu(hidden(x)))``: gates from ``hidden``, analysis weights from the product of both.
+        """Return the layer that computes ``output(relu(hidden(x)))``.
 
-        ``hidden`` must have no bias; give the input a constant feature if it needs one.
+        Its gates are those of ``hidden``, and ``V_j`` is the outer product of row ``j`` of
+        ``hidden.weight`` and column ``j`` of ``output.weight``.
+
+        Parameters
+        ----------
+        hidden : torch.nn.Linear
+            Hidden layer, without bias. Add a constant feature to the input if it needs one.
+        output : torch.nn.Linear
+            Readout.
+        learn_gates : {None, "ibp"}, default=None
+            As in :class:`SwitchedLinear`.
+
+        Returns
+        -------
+        SwitchedLinear
+            The converted layer, with copies of the weights.
+
+        Raises
+        ------
+        ValueError
+            If ``hidden`` has a bias, or the sizes of the layers do not agree.
+
+        Examples
+        --------
+        >>> hidden, output = nn.Linear(5, 4, bias=False), nn.Linear(4, 3)
+        >>> x = torch.randn(2, 5)
+        >>> layer = SwitchedLinear.from_relu(hidden, output)
+        >>> torch.allclose(layer(x), output(hidden(x).relu()), atol=1e-6)
+        True
         """
         _check_relu_layers([hidden], output)
         layer = cls(
@@ -172,21 +243,58 @@ class SwitchedLinear(_Switching):
 
 
 class SwitchedConv2d(_Switching):
-    """:class:`SwitchedLinear` on the patches of an image; with ``pool``, on the patches that win a max pooling of the gate scores.
+    """Apply ``y = Σ_j H(w_j · p) V_jᵀ p + bias`` to every patch ``p`` of an image.
+
+    With ``pool``, the gate scores are max pooled: in each window, a unit copies the patch at the
+    position where its score is highest.
 
     Parameters
     ----------
-    in_channels, gates, out_channels : sizes
-    kernel_size, stride, padding : of the patches, as in :class:`torch.nn.Conv2d`
-    bias : add a learned bias
-    switch, learn_gates : as in :class:`SwitchedLinear`
-    pool : window of the max pooling, which is also its stride. A unit copies the patch at the best position of the window, if the switch opens it.
+    in_channels : int
+        Number of channels of the input.
+    gates : int
+        Number of gates.
+    out_channels : int
+        Number of channels of the output.
+    kernel_size : int or tuple of (int, int)
+        Height and width of a patch.
+    stride : int or tuple of (int, int), default=1
+        Distance between patches.
+    padding : int or tuple of (int, int), default=0
+        Zeros added on each side of the image.
+    bias : bool, default=True
+        Whether to add a learned bias.
+    switch : Switch or {"relu", "none", "maxout", "maxout:PIECES"}, default="relu"
+        Rule that opens the gates; see :func:`tensorswitch.switches.as_switch`.
+    pool : int or tuple of (int, int), optional
+        Window of the max pooling, which is also its stride. The winning patch is copied only if
+        the switch opens the gate there. By default every patch is copied to its own position.
+    learn_gates : {None, "ibp"}, default=None
+        As in :class:`SwitchedLinear`.
+    device : torch.device or str, optional
+        Device of the parameters.
+    dtype : torch.dtype, optional
+        Data type of the parameters.
 
     Attributes
     ----------
-    gate_weight : (gates, in_channels, kernel height, kernel width)
-    weight : (gates, in_channels, kernel height, kernel width, out_channels)
-    bias : (out_channels,)
+    gate_weight : Parameter of shape (gates, in_channels, kernel height, kernel width)
+        Gate weights ``w_j``.
+    weight : Parameter of shape (gates, in_channels, kernel height, kernel width, out_channels)
+        Analysis weights ``V_j``.
+    bias : Parameter of shape (out_channels,) or None
+        Bias.
+
+    References
+    ----------
+    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 2.2 (footnote on max
+    pooling) and Sec. 4.3.
+
+    Examples
+    --------
+    >>> layer = SwitchedConv2d(3, 16, 8, kernel_size=3, padding=1, pool=2)
+    >>> layer(torch.randn(4, 3, 32, 32)).shape
+    torch.Size([4, 8, 16, 16])
     """
 
     def __init__(
@@ -209,12 +317,8 @@ class SwitchedConv2d(_Switching):
         check_positive(in_channels=in_channels, gates=gates, out_channels=out_channels)
         switch = as_switch(switch)
         switch.check_gates(gates)
-        self.in_channels, self.gates, self.out_channels, self.switch = (
-            in_channels,
-            gates,
-            out_channels,
-            switch,
-        )
+        self.in_channels, self.gates, self.out_channels = in_channels, gates, out_channels
+        self.switch = switch
         self.kernel_size, self.stride = _pair("kernel_size", kernel_size), _pair("stride", stride)
         self.padding = _pair("padding", padding, least=0)
         self.pool = None if pool is None else _pair("pool", pool)
@@ -231,9 +335,22 @@ class SwitchedConv2d(_Switching):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Draw new weights and set the bias to zero."""
         self._reset(self.gate_weight)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Compute the output of the layer.
+
+        Parameters
+        ----------
+        x : Tensor of shape (..., in_channels, height, width)
+            Images.
+
+        Returns
+        -------
+        Tensor of shape (..., out_channels, out height, out width)
+            Output; its height and width are those of a convolution, divided by ``pool``.
+        """
         x, lead = self._flat(x, self.in_channels, 0, 0)
         height, width = (
             (n + 2 * p - k) // s + 1
@@ -243,7 +360,8 @@ class SwitchedConv2d(_Switching):
         )
         if height < 1 or width < 1:
             raise ValueError(
-                f"a {self.kernel_size} kernel with padding {self.padding} does not fit in an image of {tuple(x.shape[2:])}"
+                f"a {self.kernel_size} kernel with padding {self.padding} does not fit in "
+                f"an image of {tuple(x.shape[2:])}"
             )
         patches = F.unfold(x, self.kernel_size, padding=self.padding, stride=self.stride)
         patches = patches.transpose(1, 2).reshape(-1, patches.shape[1])
@@ -268,32 +386,61 @@ class SwitchedConv2d(_Switching):
         return y.reshape(*lead, self.out_channels, height, width)
 
     def extra_repr(self) -> str:
+        """Return the settings shown by ``repr``."""
         return (
-            f"in_channels={self.in_channels}, gates={self.gates}, out_channels={self.out_channels}, kernel_size={self.kernel_size}, "
-            f"stride={self.stride}, padding={self.padding}, bias={self.bias is not None}, switch={self.switch}, pool={self.pool}, "
-            f"learn_gates={self.learn_gates!r}"
+            f"in_channels={self.in_channels}, gates={self.gates}, "
+            f"out_channels={self.out_channels}, kernel_size={self.kernel_size}, "
+            f"stride={self.stride}, padding={self.padding}, bias={self.bias is not None}, "
+            f"switch={self.switch}, pool={self.pool}, learn_gates={self.learn_gates!r}"
         )
 
 
 class TensorSwitching(_Switching):
-    """The deep uncompressed network ``Z_L = H(W_L x_{L-1}) ⊗ … ⊗ H(W_1 x) ⊗ x`` with its linear readout.
+    """Apply a linear readout to the deep TS tensor of the input.
 
-    Gates follow the ReLU network of the same gate weights, ``x_l = max(0, W_l x_{l-1})``. The readout has ``n_L · … · n_1 · n_0`` weights for each
-    output, but ``Z_L`` itself is never formed.
+    ``y = W_Z vec(Z_L) + bias`` with ``Z_L = H(W_L x_{L-1}) ⊗ … ⊗ H(W_1 x) ⊗ x``. The gates are
+    those of the scalar network with the same gate weights, ``x_l = max(0, W_l x_{l-1})`` for the
+    ReLU switch. The readout has ``n_L · … · n_1 · n_0`` weights per output, but ``Z_L`` is never
+    formed.
 
     Parameters
     ----------
-    in_features : n_0
-    gates : (n_1, …, n_L)
-    out_features : size of the readout
-    bias : add a learned bias
-    learn_gates : None keeps the gates fixed, ``"ibp"`` trains them by inverted backpropagation
+    in_features : int
+        Size of the last axis of the input, n_0.
+    gates : sequence of int
+        Number of gates of each layer, (n_1, …, n_L).
+    out_features : int
+        Size of the last axis of the output.
+    bias : bool, default=True
+        Whether to add a learned bias.
+    switch : Switch or {"relu", "none", "maxout", "maxout:PIECES"}, default="relu"
+        Rule that opens the gates; see :func:`tensorswitch.switches.as_switch`.
+    learn_gates : {None, "ibp"}, default=None
+        None keeps the gates fixed, without gradient and weight decay. ``"ibp"`` trains them by
+        inverted backpropagation.
+    device : torch.device or str, optional
+        Device of the parameters.
+    dtype : torch.dtype, optional
+        Data type of the parameters.
 
     Attributes
     ----------
-    gate_weights : for each layer (n_l, n_{l-1})
-    weight : (n_L, …, n_1, n_0, out_features)
-    bias : (out_features,)
+    gate_weights : ParameterList
+        Gate weights ``W_l`` of each layer, of shape (n_l, units of layer l - 1).
+    weight : Parameter of shape (n_L, …, n_1, n_0, out_features)
+        Analysis weights ``W_Z``.
+    bias : Parameter of shape (out_features,) or None
+        Bias.
+
+    References
+    ----------
+    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Eq. (3) and Eq. (6).
+
+    Examples
+    --------
+    >>> network = TensorSwitching(20, (16, 8), 10)
+    >>> network(torch.randn(4, 20)).shape
+    torch.Size([4, 10])
     """
 
     def __init__(
@@ -320,12 +467,8 @@ class TensorSwitching(_Switching):
         )
         for n in gates:
             switch.check_gates(n)
-        self.in_features, self.gates, self.out_features, self.switch = (
-            in_features,
-            gates,
-            out_features,
-            switch,
-        )
+        self.in_features, self.gates, self.out_features = in_features, gates, out_features
+        self.switch = switch
         self._make(
             (*gates[::-1], in_features, out_features),
             out_features if bias else None,
@@ -341,9 +484,22 @@ class TensorSwitching(_Switching):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Draw new weights and set the bias to zero."""
         self._reset(*self.gate_weights)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Compute the output of the network.
+
+        Parameters
+        ----------
+        x : Tensor of shape (..., in_features)
+            Input.
+
+        Returns
+        -------
+        Tensor of shape (..., out_features)
+            Output.
+        """
         x, lead = self._flat(x, self.in_features)
         gate_weights = list(self.gate_weights)
         if self.learn_gates is None or not torch.is_grad_enabled():
@@ -357,22 +513,51 @@ class TensorSwitching(_Switching):
             gates.append(self.switch.open(scores[-1].detach()))
         y = switched_linear(x, combine_gates(gates), self.weight.flatten(0, -3), self.bias)
         if any(s.requires_grad for s in scores):
-            # Every piece of a unit below is a copy of its own, with the weight of the unit.
+            # Each piece of a unit below has its own copy, with the gate weight of the unit.
             first, *above = gate_weights
             pieces = [w.repeat_interleave(self.switch.pieces, 1) for w in above]
             y = with_pseudo_gradients(y, scores, gates, self.weight, [first, *pieces])
         return y.reshape(*lead, self.out_features)
 
     def extra_repr(self) -> str:
+        """Return the settings shown by ``repr``."""
         return (
-            f"in_features={self.in_features}, gates={self.gates}, out_features={self.out_features}, bias={self.bias is not None}, "
-            f"learn_gates={self.learn_gates!r}"
+            f"in_features={self.in_features}, gates={self.gates}, "
+            f"out_features={self.out_features}, bias={self.bias is not None}, "
+            f"switch={self.switch}, learn_gates={self.learn_gates!r}"
         )
 
     @classmethod
     @torch.no_grad()
     def from_relu(cls, *layers: nn.Linear, learn_gates: str | None = None) -> TensorSwitching:
-        """The network that computes what a ReLU network of these linear layers computes; the last one is the readout, the others have no bias."""
+        """Return the network that computes the same as a ReLU network.
+
+        Parameters
+        ----------
+        *layers : torch.nn.Linear
+            Hidden layers from the input up, without biases, then the readout.
+        learn_gates : {None, "ibp"}, default=None
+            As in :class:`TensorSwitching`.
+
+        Returns
+        -------
+        TensorSwitching
+            The converted network, with copies of the weights.
+
+        Raises
+        ------
+        ValueError
+            If a hidden layer has a bias, or the sizes of the layers do not agree.
+
+        Examples
+        --------
+        >>> first, second = nn.Linear(5, 4, bias=False), nn.Linear(4, 3, bias=False)
+        >>> output = nn.Linear(3, 2)
+        >>> x = torch.randn(2, 5)
+        >>> network = TensorSwitching.from_relu(first, second, output)
+        >>> torch.allclose(network(x), output(second(first(x).relu()).relu()), atol=1e-6)
+        True
+        """
         if len(layers) < 2:
             raise ValueError(
                 f"from_relu needs at least one hidden layer and a readout, got {len(layers)} layers"
@@ -388,7 +573,7 @@ class TensorSwitching(_Switching):
             device=output.weight.device,
             dtype=output.weight.dtype,
         )
-        product = output.weight.t()  # (n_L, out), then one axis more for each layer down
+        product = output.weight.t()  # (n_L, out), then one more axis for each layer below
         for w, layer in zip(reversed(list(network.gate_weights)), reversed(hidden), strict=True):
             w.copy_(layer.weight)
             product = product.unsqueeze(-2) * layer.weight.unsqueeze(-1)
@@ -399,17 +584,19 @@ class TensorSwitching(_Switching):
 
 
 def _check_relu_layers(hidden: Sequence[nn.Linear], output: nn.Linear) -> None:
-    names = (
-        ["hidden"] if len(hidden) == 1 else [f"hidden layer {i}" for i in range(1, len(hidden) + 1)]
-    )
+    names = [f"hidden layer {i}" for i in range(1, len(hidden) + 1)]
+    if len(hidden) == 1:
+        names = ["hidden"]
     for name, layer, above in zip(names, hidden, [*hidden[1:], output], strict=True):
         if layer.bias is not None:
             raise ValueError(
-                f"{name} has a bias, which a gate cannot carry; give the input a constant feature and build it with bias=False"
+                f"{name} has a bias, which gates do not support; "
+                "add a constant feature to the input and build the layer with bias=False"
             )
         if layer.out_features != above.in_features:
             raise ValueError(
-                f"{name} has out_features {layer.out_features} but the layer above it has in_features {above.in_features}"
+                f"{name} has out_features {layer.out_features} but "
+                f"the layer above it has in_features {above.in_features}"
             )
 
 

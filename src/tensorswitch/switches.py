@@ -1,8 +1,9 @@
-"""Switches: the rules that turn gate scores into routes, and the gates of deep networks.
+"""Switches, the rules that turn gate scores into routes, and the gates of deep networks.
 
-A route says "a copy of input row ``source`` goes to unit ``j`` of output row ``target``".
-:class:`ReLU` and :class:`Maxout` copy a row to itself; :class:`MaxPool2d` copies the patch at the
-winning position of a window. A closed unit has no route. A score that is NaN never opens its unit.
+A route states that a copy of input row ``source`` goes to unit ``j`` of output row ``target``.
+With :class:`ReLU` and :class:`Maxout`, source and target are the same row; :class:`MaxPool2d`
+copies the patch at the winning position of each window. A closed unit has no route, and a score of
+NaN never opens a unit.
 """
 
 from __future__ import annotations
@@ -34,12 +35,37 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Routes:
-    """Where copies of the input rows go.
+    """Describe where copies of the input rows go.
 
-    gates : boolean (pairs, units): is unit j open for this pair of a source and a target row?
-    source : (pairs,) input row of each pair; by default pair p is row p
-    target : (pairs,) output row of each pair; by default pair p is row p
-    rows : number of output rows; needed with ``target``
+    Every pair of a source row and a target row has its own gates.
+
+    Parameters
+    ----------
+    gates : bool Tensor of shape (pairs, units)
+        Which units are open for each pair.
+    source : int64 Tensor of shape (pairs,), optional
+        Input row of each pair. By default pair ``p`` copies row ``p``.
+    target : int64 Tensor of shape (pairs,), optional
+        Output row of each pair. By default pair ``p`` adds to row ``p``.
+    rows : int, optional
+        Number of output rows. Required with ``target``.
+
+    Raises
+    ------
+    TypeError
+        If ``gates`` is not boolean, or ``source`` or ``target`` is not int64.
+    ValueError
+        If shapes or row indices do not agree, or only one of ``target`` and ``rows`` is given.
+
+    Examples
+    --------
+    Rows 0 and 1 both add to output row 0, each with its own open unit:
+
+    >>> from tensorswitch import switched_linear
+    >>> gates = torch.tensor([[True, False], [False, True]])
+    >>> routes = Routes(gates, target=torch.tensor([0, 0]), rows=1)
+    >>> switched_linear(torch.tensor([[1.0], [10.0]]), routes, torch.tensor([[[2.0]], [[3.0]]]))
+    tensor([[32.]])
     """
 
     gates: Tensor
@@ -51,7 +77,8 @@ class Routes:
         if not isinstance(self.gates, Tensor) or self.gates.dtype != torch.bool:
             kind = self.gates.dtype if isinstance(self.gates, Tensor) else type(self.gates).__name__
             raise TypeError(
-                f"gates must be a boolean tensor, got {kind}; scores become gates by a switch, such as scores > 0"
+                f"gates must be a boolean tensor, got {kind}; "
+                "turn scores into gates with a switch, or with scores > 0"
             )
         check_shape("gates", self.gates, (None, None), "(rows, gates)")
         if self.source is None and self.target is None and self.rows is None:
@@ -60,16 +87,26 @@ class Routes:
             index = getattr(self, name)
             if index is not None:
                 if not isinstance(index, Tensor) or index.dtype != torch.int64:
-                    raise TypeError(
-                        f"{name} must be an int64 tensor, got {index.dtype if isinstance(index, Tensor) else type(index).__name__}"
-                    )
+                    found = index.dtype if isinstance(index, Tensor) else type(index).__name__
+                    raise TypeError(f"{name} must be an int64 tensor, got {found}")
                 check_shape(name, index, (len(self.gates),), "(pairs,)")
                 _check_range(name, index, self.rows if name == "target" else None)
         if (self.target is None) != (self.rows is None):
             raise ValueError("target and rows go together: give both or neither")
 
     def check_source(self, x: Tensor) -> None:
-        """Raise unless ``x`` can be the input of these routes."""
+        """Raise unless ``x`` can be the input of these routes.
+
+        Parameters
+        ----------
+        x : Tensor of shape (rows, in_features)
+            Input rows.
+
+        Raises
+        ------
+        ValueError
+            If ``x`` is on another device, or has too few rows.
+        """
         if self.gates.device != x.device:
             raise ValueError(
                 f"gates are on {self.gates.device} but x is on {x.device}; move one with .to()"
@@ -81,40 +118,77 @@ class Routes:
 
 
 def _check_range(name: str, index: Tensor, rows: int | None) -> None:
-    if index.numel() and (int(index.min()) < 0 or (rows is not None and int(index.max()) >= rows)):
-        raise ValueError(
-            f"{name} must name rows from 0 to {'…' if rows is None else rows - 1}, got {int(index.min())} to {int(index.max())}"
-        )
+    if not index.numel():
+        return
+    least, most = int(index.min()), int(index.max())
+    if least < 0 or (rows is not None and most >= rows):
+        valid = "at least 0" if rows is None else f"between 0 and {rows - 1}"
+        raise ValueError(f"{name} must have entries {valid}, got {least} to {most}")
 
 
 class Switch:
-    """A rule that opens gates by their scores.
+    """Base class of the rules that decide from their scores which gates open.
+
+    Calling a switch with scores returns :class:`Routes`.
 
     Attributes
     ----------
     pieces : int
-        Gates of a unit.
+        Number of gates per unit of the scalar network.
     """
 
     pieces: int = 1
 
     def open(self, scores: Tensor) -> Tensor:
-        """Return the gates, boolean (rows, gates), for scores of the same shape."""
+        """Return which gates are open.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (rows, gates)
+            ``W x`` for each row.
+
+        Returns
+        -------
+        bool Tensor of shape (rows, gates)
+            True where a gate is open.
+        """
         raise NotImplementedError
 
     def units(self, scores: Tensor) -> Tensor:
-        """Return the activities of the scalar network, (rows, gates / pieces)."""
+        """Return the activities of the scalar network.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (rows, gates)
+            ``W x`` for each row.
+
+        Returns
+        -------
+        Tensor of shape (rows, gates / pieces)
+            The input of the next layer of gates.
+        """
         raise NotImplementedError
 
     def check_gates(self, gates: int) -> None:
-        """Raise unless so many gates make whole units."""
+        """Raise unless this number of gates forms whole units.
+
+        Parameters
+        ----------
+        gates : int
+            Number of gates of a layer.
+
+        Raises
+        ------
+        ValueError
+            If ``gates`` is not a multiple of ``pieces``.
+        """
         if gates % self.pieces:
             raise ValueError(
                 f"gates must be a multiple of the {self.pieces} pieces of {self}, got {gates}"
             )
 
     def __call__(self, scores: Tensor) -> Routes:
-        """Return the routes for scores of shape (rows, gates)."""
+        """Return the routes of scores of shape (rows, gates)."""
         check_floating("scores", scores)
         check_shape("scores", scores, (None, None), "(rows, gates)")
         self.check_gates(scores.shape[1])
@@ -123,7 +197,7 @@ class Switch:
 
 @dataclass(frozen=True)
 class ReLU(Switch):
-    """A gate opens where its score is strictly positive.
+    """Open a gate where its score is strictly positive, ``H(W x)``.
 
     Examples
     --------
@@ -132,31 +206,86 @@ class ReLU(Switch):
     """
 
     def open(self, scores: Tensor) -> Tensor:
+        """Return ``scores > 0``.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (rows, gates)
+            ``W x`` for each row.
+
+        Returns
+        -------
+        bool Tensor of shape (rows, gates)
+            True where a gate is open.
+        """
         return scores > 0
 
     def units(self, scores: Tensor) -> Tensor:
+        """Return ``max(0, scores)``.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (rows, gates)
+            ``W x`` for each row.
+
+        Returns
+        -------
+        Tensor of shape (rows, gates)
+            Activities of the ReLU network.
+        """
         return scores.relu()
 
 
 @dataclass(frozen=True)
 class AllOpen(Switch):
-    """Every gate is open: a linear unit."""
+    """Open every gate whose score is not NaN, which makes the units linear."""
 
     def open(self, scores: Tensor) -> Tensor:
+        """Return True for every score that is not NaN.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (rows, gates)
+            ``W x`` for each row.
+
+        Returns
+        -------
+        bool Tensor of shape (rows, gates)
+            True where a gate is open.
+        """
         return ~scores.isnan()
 
     def units(self, scores: Tensor) -> Tensor:
+        """Return the scores unchanged.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (rows, gates)
+            ``W x`` for each row.
+
+        Returns
+        -------
+        Tensor of shape (rows, gates)
+            Activities of the linear network.
+        """
         return scores
 
 
 @dataclass(frozen=True)
 class Maxout(Switch):
-    """Of every ``pieces`` consecutive gates the best one opens, the first of equals.
+    """Open the gate with the highest score in each unit of ``pieces`` consecutive gates.
+
+    Among equal scores the first one wins.
 
     Parameters
     ----------
     pieces : int, default=2
-        Gates of a unit.
+        Number of gates per unit.
+
+    References
+    ----------
+    Goodfellow, Warde-Farley, Mirza, Courville and Bengio, Maxout Networks, ICML 2013,
+    arXiv:1302.4389.
 
     Examples
     --------
@@ -171,6 +300,18 @@ class Maxout(Switch):
             raise ValueError(f"pieces must be a positive integer, got {self.pieces!r}")
 
     def open(self, scores: Tensor) -> Tensor:
+        """Return True for the winner of each unit.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (rows, gates)
+            ``W x`` for each row.
+
+        Returns
+        -------
+        bool Tensor of shape (rows, gates)
+            True where a gate is open.
+        """
         rows, gates = scores.shape
         units = scores.reshape(rows, gates // self.pieces, self.pieces)
         nan = units.isnan()
@@ -178,25 +319,43 @@ class Maxout(Switch):
         return (torch.zeros_like(nan).scatter_(2, winner, True) & ~nan).view(rows, gates)
 
     def units(self, scores: Tensor) -> Tensor:
+        """Return the highest score of each unit.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (rows, gates)
+            ``W x`` for each row.
+
+        Returns
+        -------
+        Tensor of shape (rows, gates / pieces)
+            Activities of the maxout network.
+        """
         best: Tensor = scores.unflatten(1, (-1, self.pieces)).amax(2)
         return best
 
 
 @dataclass(frozen=True)
 class MaxPool2d:
-    """A unit copies the patch at the position where it scores highest in a window.
+    """Copy, for each unit and window, the patch at the position with the highest score.
 
-    Of equal scores the first in row-major order wins. The copy is made if ``switch`` opens the gate
-    there; with :class:`Maxout`, the best piece at the best position wins.
+    Among equal scores the first one in row-major order wins. The patch is copied only if
+    ``switch`` opens the gate there. With :class:`Maxout`, the best piece at the best position wins.
 
     Parameters
     ----------
-    kernel_size : int or pair of int
-        The window.
-    stride : int or pair of int, optional
-        The step between windows, by default the window itself.
+    kernel_size : int or tuple of (int, int)
+        Height and width of a window.
+    stride : int or tuple of (int, int), optional
+        Distance between windows. By default ``kernel_size``.
     switch : Switch, default=AllOpen()
-        What opens the gates.
+        Rule that opens the gates.
+
+    Examples
+    --------
+    >>> routes = MaxPool2d(2)(torch.tensor([[[[0.0, 1.0], [3.0, 2.0]]]]))
+    >>> routes.gates[:, 0], routes.target
+    (tensor([False, False,  True, False]), tensor([0, 0, 0, 0]))
     """
 
     kernel_size: int | tuple[int, int]
@@ -204,9 +363,10 @@ class MaxPool2d:
     switch: Switch = field(default_factory=AllOpen)
 
     def __call__(self, scores: Tensor) -> Routes:
-        """Return the routes for scores of shape (images, gates, height, width).
+        """Return the routes of scores of shape (images, gates, height, width).
 
-        Sources are positions and targets are windows, both counted image by image, row by row.
+        Sources are positions and targets are windows, both numbered image by image and within an
+        image in row-major order.
         """
         check_floating("scores", scores)
         check_shape("scores", scores, (None,) * 4, "(images, gates, height, width)")
@@ -220,9 +380,27 @@ class MaxPool2d:
 
 
 def as_switch(switch: Switch | str) -> Switch:
-    """Return a switch object from one or from its name.
+    """Return the switch with a given name; a switch is returned unchanged.
 
-    Names are ``"relu"``, ``"none"`` (every gate open), ``"maxout"`` and ``"maxout:PIECES"``.
+    Parameters
+    ----------
+    switch : Switch or {"relu", "none", "maxout", "maxout:PIECES"}
+        ``"none"`` opens every gate. ``PIECES`` is the number of gates per unit, 2 by default.
+
+    Returns
+    -------
+    Switch
+        The switch.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown.
+
+    Examples
+    --------
+    >>> as_switch("maxout:3")
+    Maxout(pieces=3)
     """
     if isinstance(switch, Switch):
         return switch
@@ -237,7 +415,18 @@ def as_switch(switch: Switch | str) -> Switch:
 
 
 def switch_name(switch: Switch) -> str:
-    """Return the name from which :func:`as_switch` makes the switch again."""
+    """Return the name of a switch, the inverse of :func:`as_switch`.
+
+    Parameters
+    ----------
+    switch : Switch
+        :class:`ReLU`, :class:`Maxout` or :class:`AllOpen`.
+
+    Returns
+    -------
+    str
+        The name.
+    """
     if isinstance(switch, Maxout):
         return f"maxout:{switch.pieces}"
     return "relu" if isinstance(switch, ReLU) else "none"
@@ -250,25 +439,36 @@ def draw_gates(
     dtype: torch.dtype = torch.float32,
     switch: Switch | None = None,
 ) -> list[Tensor]:
-    """Draw the gate weights of each layer from Glorot's uniform distribution.
+    """Draw the gate weights of each layer from the Glorot uniform distribution.
 
     Parameters
     ----------
     in_features : int
-        Inputs of the first layer.
+        Number of inputs of the first layer, n_0.
     gates : sequence of int
-        Gates of each layer, (n_1, …, n_L).
+        Number of gates of each layer, (n_1, …, n_L).
     generator : torch.Generator
-        The source of randomness.
+        Source of randomness; the weights are created on its device.
     dtype : torch.dtype, default=torch.float32
-        Of the weights.
-    switch : Switch, optional
-        By default :class:`ReLU`. A layer has as many inputs as there are units below it.
+        Data type of the weights.
+    switch : Switch, default=ReLU()
+        Rule that opens the gates. It determines the number of units in each layer, which is the
+        number of inputs of the next layer.
 
     Returns
     -------
     list of Tensor
-        For each layer (n_l, units below).
+        For each layer the weights, of shape (n_l, units of layer l - 1).
+
+    References
+    ----------
+    Glorot and Bengio, Understanding the difficulty of training deep feedforward neural networks,
+    AISTATS 2010.
+
+    Examples
+    --------
+    >>> [w.shape for w in draw_gates(5, (4, 3), torch.Generator().manual_seed(0))]
+    [torch.Size([4, 5]), torch.Size([3, 4])]
     """
     switch = ReLU() if switch is None else switch
     weights = []
@@ -285,21 +485,25 @@ def draw_gates(
 def deep_gates(
     x: Tensor, gate_weights: Sequence[Tensor], switch: Switch | None = None
 ) -> list[Tensor]:
-    """Return the gates of each layer, ``H(W_l x_{l-1})``, which follow the scalar network.
+    """Return ``h_l = H(W_l x_{l-1})`` for each layer, with ``x_l`` from the scalar network.
 
     Parameters
     ----------
     x : Tensor of shape (rows, n_0)
-        The inputs.
+        Input rows.
     gate_weights : sequence of Tensor
-        For each layer (n_l, units below).
-    switch : Switch, optional
-        By default :class:`ReLU`.
+        For each layer the weights, of shape (n_l, units of layer l - 1).
+    switch : Switch, default=ReLU()
+        Rule that opens the gates.
 
     Returns
     -------
     list of bool Tensor
-        For each layer (rows, n_l).
+        For each layer the gates, of shape (rows, n_l).
+
+    References
+    ----------
+    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 2.2.
     """
     switch = ReLU() if switch is None else switch
     gates = []
@@ -311,16 +515,23 @@ def deep_gates(
 
 
 def combine_gates(gates: Sequence[Tensor]) -> Tensor:
-    """Return ``h_L ⊗ … ⊗ h_1`` for gates given from the first layer up.
+    """Return ``h_L ⊗ … ⊗ h_1``: which chains of units are open in all layers.
 
     Parameters
     ----------
     gates : sequence of bool Tensor
-        For each layer (rows, n_l).
+        ``h_1, …, h_L``, of shape (rows, n_l).
 
     Returns
     -------
     bool Tensor of shape (rows, n_L · … · n_1)
+        The combined gates, last layer first.
+
+    Examples
+    --------
+    >>> first, second = torch.tensor([[True, False]]), torch.tensor([[False, True]])
+    >>> combine_gates([first, second])
+    tensor([[False, False,  True, False]])
     """
     combined = gates[0]
     for h in gates[1:]:
@@ -334,30 +545,28 @@ def _pooled(
     kernel_size: int | tuple[int, int],
     stride: int | tuple[int, int] | None,
 ) -> Routes:
-    """The winners of each window by ``units`` scores; ``opened`` has a whole number of gates for each unit, closed where a score is NaN."""
+    """Return the routes of the positions with the highest unit scores, where ``opened``."""
     (kh, kw), images = _pair(kernel_size), len(units)
     sh, sw = _pair(kernel_size if stride is None else stride)
     height, width = units.shape[2:]
     if min(kh, kw, sh, sw) < 1 or kh > height or kw > width:
         raise ValueError(
-            f"a {kh}×{kw} pooling window with stride {sh}×{sw} does not fit in scores of {height}×{width}"
+            f"a {kh}×{kw} pooling window with stride {sh}×{sw} does not fit in "
+            f"scores of {height}×{width}"
         )
     finite = torch.where(units.isnan(), -torch.inf, units)
-    winner = F.max_pool2d(finite, (kh, kw), (sh, sw), return_indices=True)[1].flatten(
-        2
-    )  # (images, units, windows) -> position
+    # The winning position: (images, units, windows).
+    winner = F.max_pool2d(finite, (kh, kw), (sh, sw), return_indices=True)[1].flatten(2)
     device = units.device
     top = torch.arange(0, height - kh + 1, sh, device=device)
     left = torch.arange(0, width - kw + 1, sw, device=device)
+    corner = (top[:, None] * width + left).flatten()
     within = torch.arange(kh, device=device)[:, None] * width + torch.arange(kw, device=device)
-    position = (
-        (top[:, None] * width + left).flatten()[:, None] + within.flatten()
-    ).flatten()  # (windows · candidates,)
-    windows = len(top) * len(left)
+    position = (corner[:, None] + within.flatten()).flatten()  # (windows · candidates,)
+    windows = len(corner)
 
-    wins = (
-        winner.transpose(1, 2).repeat_interleave(kh * kw, 1) == position[:, None]
-    )  # (images, windows · candidates, units)
+    # (images, windows · candidates, units)
+    wins = winner.transpose(1, 2).repeat_interleave(kh * kw, 1) == position[:, None]
     pieces = opened.shape[1] // units.shape[1]
     gates = wins.repeat_interleave(pieces, 2) & opened.flatten(2).transpose(1, 2)[:, position]
     source = (torch.arange(images, device=device)[:, None] * (height * width) + position).flatten()

@@ -1,7 +1,8 @@
-"""The loop: epochs over tensors at hand, measured, kept in checkpoints, on one process or several.
+"""The training loop: epochs, metrics, checkpoints, on one process or several.
 
-Several processes (``torchrun``) each take their share of every batch, and torch's DistributedDataParallel averages gradients and the
-pseudo-gradients of inverted backpropagation alike: the loss curve is that of one process with the whole batch.
+With several processes (``torchrun``), each takes its share of every batch, and torch's
+DistributedDataParallel averages gradients and the pseudo-gradients of inverted backpropagation
+alike. The loss curve is that of one process with the whole batch.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ __all__ = ["DivergedError", "Epoch", "History", "Learner", "Rows", "train"]
 
 FORMAT = "tensorswitch.checkpoint"
 CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
-NEXT_BEST = "next-best.safetensors"  # becomes BEST when the checkpoint knows of it
+NEXT_BEST = "next-best.safetensors"  # renamed to BEST once the checkpoint includes its epoch
 ADVICE = "use a smaller learning rate"
 EVALUATION_ROWS = 4096
-LOOK_EVERY = 16  # steps between looks at the loss where looking waits for a device
+LOOK_EVERY = 16  # steps between checks of the loss on devices that would have to synchronise
 LOSSES: dict[str, Callable[..., Tensor]] = {"cross-entropy": F.cross_entropy, "squared": F.mse_loss}
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
@@ -49,42 +50,104 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 
 
 class DivergedError(ArithmeticError):
-    """The loss is no longer a number."""
+    """Raised if the loss becomes NaN or infinite."""
 
 
 class _OtherRunError(ValueError):
-    """A checkpoint is of a run with other settings."""
+    """Raised if a checkpoint belongs to a run with other settings."""
 
 
 @dataclass
 class Rows:
-    """Inputs and targets of one part of the data, as tensors."""
+    """Inputs and targets of a part of the data.
+
+    Parameters
+    ----------
+    x : Tensor of shape (rows, ...)
+        Inputs.
+    y : Tensor of shape (rows,) or (rows, outputs)
+        Integer labels, or targets of a regression.
+    """
 
     x: Tensor
     y: Tensor
 
     @classmethod
     def from_numpy(cls, x: np.ndarray, y: np.ndarray) -> Rows:
+        """Return rows that share the memory of writable arrays.
+
+        Parameters
+        ----------
+        x : ndarray of shape (rows, ...)
+            Inputs.
+        y : ndarray of shape (rows,) or (rows, outputs)
+            Targets.
+
+        Returns
+        -------
+        Rows
+            The rows.
+        """
         return cls(from_numpy(x), from_numpy(y))
 
     def to(self, device: torch.device | str) -> Rows:
+        """Return the rows on a device.
+
+        Parameters
+        ----------
+        device : torch.device or str
+            Device.
+
+        Returns
+        -------
+        Rows
+            The rows, without a copy if they are already there.
+        """
         return Rows(self.x.to(device), self.y.to(device))
 
 
 class Learner:
-    """A network with its optimiser and its own random numbers: an epoch at a time, measured, to be kept and taken up again.
+    """Train a network epoch by epoch, with its own optimiser and random numbers.
 
     Parameters
     ----------
-    network : any module from rows to outputs
-    loss : "cross-entropy" (integer labels) or "squared"
-    optimizer : "sgd", "adam" or "adamw"
-    lr, momentum, weight_decay : its settings; decay is added to the gradient of what is trained, never to fixed gates
-    batch_size : rows of a step (of each process, where there are several)
-    schedule : what makes a torch learning-rate scheduler from the optimiser, stepped once an epoch
-    seed : of the order of the rows
-    device : where the network and the data go
-    precision : None, or "bf16" for products in bfloat16
+    network : torch.nn.Module
+        Network from rows to outputs. It is moved to ``device``.
+    loss : {"cross-entropy", "squared"}, default="cross-entropy"
+        Loss; cross-entropy requires integer labels.
+    optimizer : {"sgd", "adam", "adamw"}, default="sgd"
+        Optimiser of the parameters that require gradients.
+    lr : float, default=1e-3
+        Learning rate.
+    momentum : float, default=0.9
+        Momentum of SGD.
+    weight_decay : float, default=1e-3
+        Weight decay of the trained parameters; fixed gates never decay.
+    batch_size : int, default=128
+        Rows per step and process.
+    schedule : callable, optional
+        Function that takes the optimiser and returns a torch learning-rate scheduler, which is
+        stepped after each epoch.
+    seed : int, default=0
+        Seed of the order of the rows.
+    device : torch.device or str, default="cpu"
+        Device of the network and the data.
+    precision : {None, "bf16"}, default=None
+        ``"bf16"`` computes products in bfloat16.
+
+    Attributes
+    ----------
+    epochs_done : int
+        Number of completed epochs.
+
+    Examples
+    --------
+    >>> from tensorswitch.models import mlp
+    >>> rows = Rows(torch.randn(64, 4), torch.randint(0, 3, (64,)))
+    >>> learner = Learner(mlp(4, 3, depth=1, width=8), batch_size=16)
+    >>> loss, error = learner.epoch(rows)
+    >>> learner.outputs(rows.x).shape
+    torch.Size([64, 3])
     """
 
     def __init__(
@@ -112,11 +175,8 @@ class Learner:
         check_number(momentum=momentum, weight_decay=weight_decay)
         check_positive(batch_size=batch_size)
         check_seed(seed)
-        self.device, self.precision, self.batch_size = (
-            check_device(device),
-            precision,
-            int(batch_size),
-        )
+        self.device, self.precision = check_device(device), precision
+        self.batch_size = int(batch_size)
         self.network, self.loss_name = network.to(self.device), loss
         self.ranks = distributed.get_world_size() if distributed.is_initialized() else 1
         self.rank = distributed.get_rank() if self.ranks > 1 else 0
@@ -137,7 +197,7 @@ class Learner:
         self.epochs_done = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        """A generator cannot be pickled, its state can."""
+        # A generator cannot be pickled, but its state can.
         return {**self.__dict__, "generator": self.generator.get_state()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -146,24 +206,39 @@ class Learner:
         self.generator.set_state(state["generator"])
 
     def epoch(self, rows: Rows, watch: Callable[[], None] | None = None) -> tuple[float, float]:
-        """One pass in a new order: the mean loss and error of the batches as they were met. ``watch`` is called after each step."""
+        """Train for one pass over the rows, in a new random order.
+
+        Parameters
+        ----------
+        rows : Rows
+            Training rows, on the device of the learner.
+        watch : callable, optional
+            Called without arguments after each step.
+
+        Returns
+        -------
+        loss : float
+            Mean loss of the batches, each measured before its step.
+        error : float
+            Fraction of rows misclassified, likewise; NaN in regression.
+
+        Raises
+        ------
+        DivergedError
+            If the loss becomes NaN or infinite.
+        """
         if not len(rows.x) or len(rows.x) != len(rows.y):
             raise ValueError(
-                f"training needs rows, each with its target; got {len(rows.x)} rows and {len(rows.y)} targets"
+                "training needs rows, each with its target; "
+                f"got {len(rows.x)} rows and {len(rows.y)} targets"
             )
         self.network.train()
-        order = torch.randperm(len(rows.x), generator=self.generator, device="cpu").to(
-            rows.x.device
-        )
-        x, y = (
-            rows.x.index_select(0, order),
-            rows.y.index_select(0, order),
-        )  # one gather, then batches are slices
-        loss_function, losses, wrong = (
-            LOSSES[self.loss_name],
-            torch.zeros((), device=self.device),
-            torch.zeros((), device=self.device),
-        )
+        order = torch.randperm(len(rows.x), generator=self.generator, device="cpu")
+        order = order.to(rows.x.device)
+        # Gather once, so that batches are slices.
+        x, y = rows.x.index_select(0, order), rows.y.index_select(0, order)
+        loss_function = LOSSES[self.loss_name]
+        losses, wrong = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
         together = self.batch_size * self.ranks
         look = 1 if self.device.type == "cpu" else LOOK_EVERY
         for step, start in enumerate(range(0, len(x), together)):
@@ -176,12 +251,11 @@ class Learner:
             self.optimizer.zero_grad(set_to_none=True)
             with self._autocast():
                 outputs = self.forward(part_x)
-                loss = loss_function(
-                    outputs.float() if self.precision else outputs, part_y, reduction="sum"
-                ) / (batch * self._columns(part_y))
-            (
-                loss * self.ranks if self.ranks > 1 else loss
-            ).backward()  # the average over ranks is then the mean over the batch
+                full = outputs.float() if self.precision else outputs
+                total = loss_function(full, part_y, reduction="sum")
+                loss = total / (batch * self._columns(part_y))
+            # DistributedDataParallel averages over the ranks; the gradient is to be their sum.
+            (loss * self.ranks if self.ranks > 1 else loss).backward()
             value = loss.detach()
             if step % look == 0 and not math.isfinite(value):
                 self.explain(part_x)
@@ -195,41 +269,71 @@ class Learner:
             self.schedule.step()
         self.epochs_done += 1
         if self.ranks > 1:
-            for total in (losses, wrong):
-                distributed.all_reduce(total)
+            for count in (losses, wrong):
+                distributed.all_reduce(count)
         if not math.isfinite(losses):
             self.explain(x[: self.batch_size])
-        return float(losses) / len(x), float(wrong) / len(
-            x
-        ) if self.loss_name == "cross-entropy" else math.nan
+        error = float(wrong) / len(x) if self.loss_name == "cross-entropy" else math.nan
+        return float(losses) / len(x), error
 
     @torch.no_grad()
     def outputs(self, x: Tensor) -> Tensor:
-        """The network's outputs for rows, some at a time."""
+        """Return the outputs of the network in evaluation mode, computed in blocks of rows.
+
+        Parameters
+        ----------
+        x : Tensor of shape (rows, ...)
+            Inputs.
+
+        Returns
+        -------
+        Tensor of shape (rows, outputs)
+            Outputs, on the device of the learner.
+        """
         self.network.eval()
         parts = []
         for start in range(0, len(x), EVALUATION_ROWS):
             with self._autocast():
-                parts.append(
-                    self.network(x[start : start + EVALUATION_ROWS].to(self.device)).float()
-                    if self.precision
-                    else self.network(x[start : start + EVALUATION_ROWS].to(self.device))
-                )
+                part = self.network(x[start : start + EVALUATION_ROWS].to(self.device))
+                parts.append(part.float() if self.precision else part)
         return torch.cat(parts)
 
     def evaluate(self, rows: Rows | None) -> tuple[float, float]:
-        """Mean loss and error, nan where there are no rows."""
+        """Return the mean loss and error of the network in evaluation mode.
+
+        Parameters
+        ----------
+        rows : Rows or None
+            Rows to evaluate.
+
+        Returns
+        -------
+        loss : float
+            Mean loss; NaN without rows.
+        error : float
+            Fraction of rows misclassified; NaN without rows and in regression.
+        """
         if rows is None or not len(rows.x):
             return math.nan, math.nan
         outputs = self.outputs(rows.x)
         y = rows.y.to(outputs.device)
         loss = float(LOSSES[self.loss_name](outputs, y))
-        return loss, float(
-            (outputs.argmax(1) != y).float().mean()
-        ) if self.loss_name == "cross-entropy" else math.nan
+        if self.loss_name != "cross-entropy":
+            return loss, math.nan
+        return loss, float((outputs.argmax(1) != y).float().mean())
 
     def save(self, path: str | Path, history: History, notes: dict[str, Any]) -> None:
-        """All that is needed to go on as if nothing had happened."""
+        """Write a checkpoint, from which :meth:`restore` continues exactly.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write, atomically.
+        history : History
+            Results so far.
+        notes : dict
+            Settings of the run, as JSON values.
+        """
         tensors = {
             f"model.{k}": v.detach().cpu().contiguous()
             for k, v in self.network.state_dict().items()
@@ -243,20 +347,39 @@ class Learner:
                 else:
                     scalars.setdefault(str(index), {})[name] = value
         tensors["generator"] = self.generator.get_state()
+        schedule = None
+        if self.schedule is not None:
+            schedule = {k: v for k, v in self.schedule.state_dict().items() if not callable(v)}
         header = {
             "epochs_done": self.epochs_done,
             "history": history.to_json(),
             "notes": notes,
             "groups": state["param_groups"],
             "scalars": scalars,
-            "schedule": None
-            if self.schedule is None
-            else {k: v for k, v in self.schedule.state_dict().items() if not callable(v)},
+            "schedule": schedule,
         }
         write_tensors(path, FORMAT, tensors, header)
 
     def restore(self, path: str | Path, notes: dict[str, Any]) -> History:
-        """Take up what :meth:`save` wrote; refused if it was another run."""
+        """Continue from a checkpoint written by :meth:`save`.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to read.
+        notes : dict
+            Settings of the run, which must be those of the checkpoint.
+
+        Returns
+        -------
+        History
+            Results so far.
+
+        Raises
+        ------
+        ValueError
+            If the checkpoint has other settings, another network, or is damaged.
+        """
         tensors, header = read_tensors(path, FORMAT)
         try:
             return self._restore(path, tensors, header, notes)
@@ -264,7 +387,8 @@ class Learner:
             if isinstance(error, _OtherRunError):
                 raise
             raise ValueError(
-                f"{path} is not a checkpoint of this network; use another folder, or remove it ({error})"
+                f"{path} is not a checkpoint of this network; "
+                f"use another folder, or remove it ({error})"
             ) from error
 
     def _restore(
@@ -279,7 +403,8 @@ class Learner:
                 k for k in {*header["notes"], *notes} if header["notes"].get(k) != notes.get(k)
             )
             raise _OtherRunError(
-                f"{path} was made with other settings ({', '.join(different)} differ); use another folder, or remove it"
+                f"{path} was made with other settings ({', '.join(different)} differ); "
+                "use another folder, or remove it"
             )
         self.network.load_state_dict(
             {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
@@ -304,20 +429,30 @@ class Learner:
 
     @torch.no_grad()
     def explain(self, x: Tensor) -> None:
-        """Raise with the first layer that has no finite weights, or else no finite output."""
+        """Raise an error that names the first layer with NaN or infinite weights or outputs.
+
+        Parameters
+        ----------
+        x : Tensor of shape (rows, ...)
+            Inputs for which the loss is not finite.
+
+        Raises
+        ------
+        DivergedError
+            Always.
+        """
+        problem = f"the loss is not finite in epoch {self.epochs_done + 1}"
         for name, parameter in self.network.named_parameters():
             if not parameter.isfinite().all():
                 raise DivergedError(
-                    f"the loss is not finite in epoch {self.epochs_done + 1}: {name} was the first to hold NaN or infinity; {ADVICE}"
+                    f"{problem}: {name} is the first with NaN or infinity; {ADVICE}"
                 )
         where = "the inputs" if not x.isfinite().all() else "the loss"
         for name, layer in self.network.named_children():
             x = layer(x)
             if not x.isfinite().all() and where == "the loss":
                 where = f"the output of layer {name} ({type(layer).__name__})"
-        raise DivergedError(
-            f"the loss is not finite in epoch {self.epochs_done + 1}: {where} held NaN or infinity first; {ADVICE}"
-        )
+        raise DivergedError(f"{problem}: NaN or infinity first appears in {where}; {ADVICE}")
 
 
 def train(
@@ -334,22 +469,55 @@ def train(
     progress: bool = False,
     after: Callable[[Epoch], None] | None = None,
 ) -> History:
-    """Train for some epochs, and return what each came to.
+    """Train for a number of epochs and return the results of each.
 
     Parameters
     ----------
-    learner : network and optimiser
-    rows, validation, test : the data
-    epochs : how many in all, those of an earlier run in the same folder included
-    patience : stop after so many epochs without a better validation error
-    folder : where ``checkpoint.safetensors``, ``best.safetensors``, ``history.csv`` and ``history.json`` are kept, after every epoch; a run that
-        was stopped goes on from there
-    notes : settings of the run; a folder of other settings is refused
-    tensorboard : write events too, if tensorboard is installed
-    progress : show a bar with losses and errors
-    after : called with each epoch; first, where a run goes on, with the last that was done
+    learner : Learner
+        Network and optimiser.
+    rows : Rows
+        Training rows.
+    epochs : int
+        Total number of epochs, including those of an earlier run in ``folder``.
+    validation : Rows, optional
+        Rows that choose the best epoch.
+    test : Rows, optional
+        Rows that are only evaluated.
+    patience : int, optional
+        Stop after this many epochs without improvement. By default never.
+    folder : str or Path, optional
+        Folder for ``checkpoint.safetensors``, ``best.safetensors``, ``history.csv`` and
+        ``history.json``, which are written after every epoch. An interrupted run continues from
+        there.
+    notes : dict, optional
+        Settings of the run. A checkpoint with other settings is refused.
+    tensorboard : bool, default=False
+        Whether to write TensorBoard events to ``folder``.
+    progress : bool, default=False
+        Whether to show a progress bar with loss and errors.
+    after : callable, optional
+        Called with the :class:`~tensorswitch.history.Epoch` after each epoch; if a run is
+        continued, first with the last completed epoch.
 
-    If the loss is no longer finite :class:`DivergedError` is raised, and the checkpoint of the last good epoch stays.
+    Returns
+    -------
+    History
+        Results of all epochs.
+
+    Raises
+    ------
+    DivergedError
+        If the loss becomes NaN or infinite. The checkpoint of the last good epoch is kept.
+    ValueError
+        If ``folder`` contains a checkpoint of another run.
+
+    Examples
+    --------
+    >>> from tensorswitch.models import mlp
+    >>> rows = Rows(torch.randn(64, 4), torch.randint(0, 3, (64,)))
+    >>> history = train(Learner(mlp(4, 3, depth=1, width=8)), rows, epochs=2)
+    >>> [epoch.epoch for epoch in history.epochs]
+    [1, 2]
     """
     check_positive(epochs=epochs)
     if patience is not None:
@@ -364,19 +532,19 @@ def train(
                 _settle_best(place, history)
             if not (place / BEST).exists():
                 raise ValueError(
-                    f"{place} has {CHECKPOINT} but no {BEST}; use another folder, or remove {place / CHECKPOINT} to train anew"
+                    f"{place} has {CHECKPOINT} but no {BEST}; use another folder, "
+                    f"or remove {place / CHECKPOINT} to start over"
                 )
         if learner.ranks > 1:
-            distributed.barrier()  # so that all have read it before the first one writes
+            distributed.barrier()  # all must have read the checkpoint before one is written
     if history.epochs and after is not None:
         after(history.epochs[-1])
     rows = rows.to(learner.device)
     main = learner.rank == 0
     writer = _events(place) if tensorboard and main else None
     batches = -(-len(rows.x) // (learner.batch_size * learner.ranks))
-    with progress_bar(
-        "training", progress and main, batches * epochs, batches * len(history.epochs)
-    ) as bar:
+    done = batches * len(history.epochs)
+    with progress_bar("training", progress and main, batches * epochs, done) as bar:
         while len(history.epochs) < epochs and not _stalled(history, patience):
             start = time.perf_counter()
             number = len(history.epochs) + 1
@@ -400,8 +568,8 @@ def train(
                     if key != "epoch" and not math.isnan(value):
                         writer.add_scalar(key, value, number)
             if place is not None and main:
-                # A process may be killed between any two writes. The checkpoint decides what is
-                # done, so the best epoch takes its place after it, and not before.
+                # The process may be killed between any two writes. The checkpoint decides which
+                # epochs are done, so the best epoch is renamed after it is written, not before.
                 if history.best is epoch:
                     learner.save(place / NEXT_BEST, history, notes)
                 learner.save(place / CHECKPOINT, history, notes)
@@ -414,13 +582,13 @@ def train(
 
 
 def _settle_best(place: Path, history: History) -> None:
-    """Make the files agree with the checkpoint that has this history."""
+    """Make the other files agree with the checkpoint, which has this history."""
     following = place / NEXT_BEST
     if following.exists():
         header = read_header(following, FORMAT)
         if header.get("epochs_done") == history.best.epoch:
             following.replace(place / BEST)
-        else:  # of an epoch that never was
+        else:  # its epoch was never completed
             following.unlink()
     write_text(place / "history.csv", history.to_csv())
     write_text(place / "history.json", history.to_json())

@@ -1,4 +1,4 @@
-"""Damaged files: every reader refuses them with a ValueError that names the file."""
+"""Check that every reader rejects damaged files with a ValueError that names the file."""
 
 import gzip
 import json
@@ -134,7 +134,7 @@ def test_a_damaged_file_is_read_or_refused_by_name(make, tmp_path):
 @pytest.mark.parametrize("content", ["[" * 100_000, json.dumps({"experiment": None}), "5", "null"])
 def test_records_that_are_none_are_refused_by_name(content, tmp_path):
     (tmp_path / "r.json").write_text(content)
-    with pytest.raises(ValueError, match=r"r.json is not the record of an experiment"):
+    with pytest.raises(ValueError, match=r"r.json is not a valid record of an experiment"):
         Record.read(tmp_path / "r.json")
 
 

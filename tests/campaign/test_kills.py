@@ -1,4 +1,4 @@
-"""Killed at random moments, a hundred times in all: what goes on ends as if nothing had happened."""
+"""Kill processes at random moments, a hundred times in all, and compare with undisturbed runs."""
 
 import os
 import random
@@ -47,7 +47,7 @@ print("done", flush=True)
 
 
 def killed(program, path, moments, longest):
-    """Run a program and kill it at a random moment. Returns whether it was done before."""
+    """Run a program, kill it at a random moment and return whether it had finished."""
     command = [sys.executable, "-c", program, str(path)]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
@@ -76,7 +76,7 @@ def test_training_killed_forty_times(tmp_path):
 
 
 def without_seconds(content):
-    """The tensors of a checkpoint; its header says how long epochs took."""
+    """Return the tensors of a checkpoint without its header, which contains times."""
     length = int.from_bytes(content[:8], "little")
     return content[8 + length :]
 
@@ -107,7 +107,7 @@ test_kills.sweep(test_kills.GRID, Path(sys.argv[1]), jobs=2)
 
 
 def test_sweeps_killed_thirty_times(tmp_path):
-    """The parent, a worker, or all of them."""
+    """Kill the parent, a worker, or all of them."""
     expected = {r.experiment.name: r.result.best for r in sweep(GRID, tmp_path / "whole", jobs=1)}
     moments, folder = random.Random(2), tmp_path / "killed"
     command = [sys.executable, "-c", SWEEP, str(folder), str(Path(__file__).parent)]

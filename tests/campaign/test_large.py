@@ -1,4 +1,4 @@
-"""Factorisations at the largest sizes that memory allows, in a child process that may crash."""
+"""Factorise the largest matrices that fit in memory, in a child process that may crash."""
 
 import subprocess
 import sys

@@ -31,7 +31,7 @@ def test_the_shuffle_depends_on_the_seed_alone(digits):
 
 
 @pytest.mark.parametrize("components", [None, 5])
-def test_new_images_are_prepared_alike(digits, components):
+def test_new_images_are_preprocessed_in_the_same_way(digits, components):
     split = digits.protocol(components)
     np.testing.assert_allclose(split.preparation(digits.test_images), split.test)
     with pytest.raises(DataError, match=r"images have shape \(1, 9, 9\) each"):
@@ -51,9 +51,9 @@ def test_small_images_are_padded():
     ("options", "message"),
     [
         ({"components": 0}, "components must be a positive integer"),
-        ({"components": 65}, "65 principal components cannot be had from 1006 rows of 64 features"),
-        ({"components": 5, "flat": False}, "no longer images"),
-        ({"validation": 1257}, "below the number of training images, 1257"),
+        ({"components": 65}, "65 principal components .* 1006 rows"),
+        ({"components": 5, "flat": False}, "components and flat=False exclude each other"),
+        ({"validation": 1257}, "less than the number of training images, 1257"),
     ],
 )
 def test_wrong_arguments_are_named(digits, options, message):
@@ -69,14 +69,17 @@ def test_wrong_arguments_are_named(digits, options, message):
             {"test_images": np.zeros((0, 5)), "test_labels": np.zeros(0, int)},
             "there are no test images",
         ),
-        ({"test_images": np.zeros((4, 6))}, r"training images are \(5,\) but test images \(6,\)"),
+        (
+            {"test_images": np.zeros((4, 6))},
+            r"training images have shape \(5,\), but test images have \(6,\)",
+        ),
         (
             {"test_labels": np.array([0, 1, 2, 0])},
-            "test labels run from 0 to 2, but there are 2 classes",
+            "test labels range from 0 to 2, but there are 2 classes",
         ),
     ],
 )
-def test_inconsistent_data_are_refused(change, message):
+def test_inconsistent_data_raise(change, message):
     fields = {
         "train_images": np.zeros((4, 5)),
         "train_labels": np.zeros(4, int),

@@ -37,7 +37,8 @@ def test_a_broken_cifar_archive_is_named(tmp_path, cifar_archive, cifar_files):
         read_cifar10(path, ["data_batch_9.bin"])
     (tmp_path / "data_batch_1.bin").write_bytes(cifar_files["data_batch_1.bin"][:-1])
     with pytest.raises(
-        DataError, match=r"data_batch_1.bin has 12291 bytes, which is no multiple of 3073"
+        DataError,
+        match=r"data_batch_1.bin has 12291 bytes, which is not a positive multiple of 3073",
     ):
         read_cifar10(tmp_path, ["data_batch_1.bin"])
 

@@ -14,7 +14,9 @@ from tensorswitch.estimators import TSKernelSVC, kernel_svc_grid
 from tensorswitch.kernels import ss_kernel, ts_kernel
 
 EXPECTED_FAILURES = {
-    "check_sample_weight_equivalence_on_dense_data": "libsvm stops within tol of the optimum; scikit-learn's own SVC fails it too"
+    "check_sample_weight_equivalence_on_dense_data": (
+        "libsvm stops within tol of the optimum; scikit-learn's own SVC fails it too"
+    )
 }
 
 
@@ -34,7 +36,7 @@ def digits():
 
 
 def whole(kernel, C, data, depth, **options):
-    """libsvm on the whole matrix."""
+    """Fit libsvm with the full Gram matrix."""
     X, y, X_test, _ = data
     model = SVC(kernel="precomputed", C=C, **options).fit(kernel(X, depth=depth), y)
     return model, kernel(X_test, X, depth)
@@ -44,7 +46,7 @@ def whole(kernel, C, data, depth, **options):
 @pytest.mark.parametrize(
     ("kind", "kernel", "C", "depth"), [("ts", ts_kernel, 1e-3, 2), ("ss", ss_kernel, 1.0, 3)]
 )
-def test_same_as_libsvm_on_the_whole_matrix(digits, kind, kernel, C, depth, weights):
+def test_same_as_libsvm_with_the_full_matrix(digits, kind, kernel, C, depth, weights):
     exact, across = whole(
         kernel, C, digits, depth, class_weight=weights, decision_function_shape="ovo"
     )
@@ -78,7 +80,7 @@ def test_two_classes_with_string_labels_and_sample_weights(digits):
     )
 
 
-def test_a_weight_of_zero_leaves_the_sample_out(digits):
+def test_samples_of_zero_weight_are_ignored(digits):
     X, y, X_test, _ = digits
     weight = np.where(np.arange(len(y)) % 3 == 0, 0.0, 1.0)
     with_zeros = TSKernelSVC(C=0.01).fit(X, y, weight)
@@ -87,7 +89,7 @@ def test_a_weight_of_zero_leaves_the_sample_out(digits):
         with_zeros.decision_function(X_test), without.decision_function(X_test)
     )
     assert (weight[with_zeros.support_] > 0).all()
-    with pytest.raises(ValueError, match="every sample of class 4 has a sample_weight of zero"):
+    with pytest.raises(ValueError, match="all samples of class 4 have a sample_weight of zero"):
         TSKernelSVC().fit(X, y, np.where(y == 4, 0.0, 1.0))
 
 
@@ -117,7 +119,7 @@ def test_grid_equals_single_fits_and_shares_the_kernel(digits):
             1 - TSKernelSVC(kind, depth, C, normalize=True).fit(X, y).score(X_val, y_val)
         )
     assert grid == kernel_svc_grid(
-        X, y, X_val, y_val, depths=(1, 4), Cs=(0.1, 10), max_memory_gb=0.21, n_jobs=2
+        X, y, X_val, y_val, depths=(1, 4), Cs=(0.1, 10), memory_gb=0.21, n_jobs=2
     )
 
 
@@ -143,7 +145,7 @@ def test_in_grid_search_and_under_a_joblib_backend(digits):
         ({"X_val": np.full((6, 4), np.nan), "y_val": np.arange(6)}, "contains NaN"),
         ({"depths": []}, "the grid is empty"),
         ({"Cs": [-1]}, "C must be a positive number, got -1"),
-        ({"max_memory_gb": -1}, "max_memory_gb must be a positive number, got -1"),
+        ({"memory_gb": -1}, "memory_gb must be a positive number, got -1"),
     ],
 )
 def test_wrong_arguments_of_the_grid_are_named(change, message):
@@ -158,7 +160,7 @@ def test_wrong_arguments_of_the_grid_are_named(change, message):
         kernel_svc_grid(**arguments)
 
 
-def test_whole_numbers_are_taken_as_real_ones():
+def test_integer_features():
     X = np.array([[0, 1], [1, 0], [0, 2], [2, 0]])
     X_val = np.array([[0.4, 0.9], [0.9, 0.4]])
     assert kernel_svc_grid(X, [0, 1, 0, 1], X_val, [0, 1], depths=[1], Cs=[1], normalize=False) == {
@@ -186,7 +188,7 @@ def test_the_number_of_torch_threads_is_left_as_it_was(digits):
 def fit_within(budget):
     X, y = make_classification(3000, 20, n_informative=10, n_classes=3, random_state=0)
     TSKernelSVC().fit(X[:100], y[:100])
-    model = TSKernelSVC(cache_size=20, n_jobs=2, max_memory_gb=budget)
+    model = TSKernelSVC(cache_size=20, n_jobs=2, memory_gb=budget)
     return lambda: model.fit(X, y)
 
 
@@ -201,13 +203,16 @@ def search_within(budget):
         depths=range(1, 4),
         Cs=[1],
         cache_size=20,
-        max_memory_gb=budget,
+        memory_gb=budget,
     )
 
 
 @pytest.mark.parametrize(("prepare", "budget"), [(fit_within, 0.06), (search_within, 0.16)])
 def test_the_memory_budget_is_kept(prepare, budget):
-    """A pair takes 2000² · 8 bytes and 20 MB for libsvm; in the search, 48 MB a matrix. Tiles and support vectors take 40 MB more."""
+    """The budget does not include tiles and support vectors, which take up to 40 MB.
+
+    A pair takes 2000² · 8 bytes and 20 MB for libsvm; in the search, a matrix takes 48 MB.
+    """
     assert peak_extra_bytes(prepare, budget) < budget * 2**30 + 40e6
 
 
@@ -217,15 +222,15 @@ def test_the_memory_budget_is_kept(prepare, budget):
         ({"C": 0}, ValueError, "C must be a positive number, got 0"),
         ({"C": np.nan}, ValueError, "C must be a positive number"),
         ({"C": None}, ValueError, "C must be a positive number, got None"),
-        ({"max_memory_gb": 0}, ValueError, "max_memory_gb must be a positive number, got 0"),
+        ({"memory_gb": 0}, ValueError, "memory_gb must be a positive number, got 0"),
         ({"depth": -1}, ValueError, "depth must be 0 or more, got -1"),
         ({"depth": 1.0}, TypeError, "depth must be an integer, got 1.0"),
-        ({"kernel": "rbf"}, ValueError, "kernel must be 'ss' or 'ts', got 'rbf'"),
+        ({"kernel": "rbf"}, ValueError, "'ss', 'ts' or 'ntk', got 'rbf'"),
         ({"decision_function_shape": "x"}, ValueError, "decision_function_shape must be"),
         (
-            {"max_memory_gb": 1e-3},
+            {"memory_gb": 1e-3},
             MemoryError,
-            "the classes 0 and 3 need 0.20 GB for their Gram matrix and libsvm's cache",
+            "classes 0 and 3 need 0.20 GB for their Gram matrix and libsvm's cache",
         ),
     ],
 )
@@ -237,7 +242,7 @@ def test_wrong_parameters_are_named(digits, options, error, message):
 @pytest.mark.parametrize(
     ("X", "y", "message"),
     [
-        (np.ones((4, 2)), [0, 0, 0, 0], "at least 2 classes, but y holds one class only: 0"),
+        (np.ones((4, 2)), [0, 0, 0, 0], "at least 2 classes, but y contains only one class: 0"),
         (np.array([[1.0], [np.nan]]), [0, 1], "contains NaN"),
         (np.array([[1.0], [np.inf]]), [0, 1], "contains infinity"),
         (np.ones((2, 2)), [0, 1, 1], "inconsistent numbers of samples"),
@@ -275,7 +280,7 @@ def test_pairs_run_on_a_dask_cluster(digits):
         distributed.get_task_stream(client) as tasks,
     ):
         there = TSKernelSVC(depth=2, C=1e-3).fit(X, y)
-    assert tasks.data  # it was the cluster that worked
+    assert tasks.data  # the work was done on the cluster
     np.testing.assert_array_equal(
         there.decision_function(X_test),
         TSKernelSVC(depth=2, C=1e-3).fit(X, y).decision_function(X_test),

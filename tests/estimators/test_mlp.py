@@ -14,7 +14,7 @@ from tensorswitch.estimators import TSMLPClassifier, TSMLPRegressor
 from tensorswitch.models import KINDS
 
 EXPECTED_FAILURES = {
-    "check_methods_subset_invariance": "asks for 1e-7, which float32 products of other sizes do not keep"
+    "check_methods_subset_invariance": "needs 1e-7, but float32 products depend on the batch size"
 }
 
 
@@ -25,7 +25,7 @@ EXPECTED_FAILURES = {
         TSMLPClassifier(8, "ts-ibp-lrc", learning_rate_init=0.01, max_iter=20),
         TSMLPRegressor((16, 16), learning_rate_init=0.01, max_iter=40),
     ],
-    xfail_strict=False,  # it depends on the machine
+    xfail_strict=False,  # depends on the machine
     expected_failed_checks=lambda model: (
         EXPECTED_FAILURES if isinstance(model, TSMLPRegressor) else {}
     ),
@@ -62,7 +62,7 @@ def test_the_same_seed_gives_the_same_model(digits):
     assert torch.equal(state, torch.get_rng_state())
 
 
-def test_a_pickled_model_goes_on_as_the_original(digits):
+def test_a_pickled_model_continues_like_the_original(digits):
     X, y, X_test, _ = digits
     model = TSMLPClassifier(8, "ts-ibp-lrc", max_iter=2, random_state=0, warm_start=True).fit(X, y)
     copy = pickle.loads(pickle.dumps(model))
@@ -143,16 +143,16 @@ def test_two_outputs():
         ({"kind": "relu"}, "kind must be one of"),
         (
             {"hidden_layer_sizes": (8, 0)},
-            r"hidden_layer_sizes must be a positive integer or some of them, got \(8, 0\)",
+            r"hidden_layer_sizes must be a positive integer or a list of them, got \(8, 0\)",
         ),
         ({"hidden_layer_sizes": ()}, "hidden_layer_sizes must be a positive integer"),
         (
             {"hidden_layer_sizes": 8.5},
-            "hidden_layer_sizes must be a positive integer or some of them, got 8.5",
+            "hidden_layer_sizes must be a positive integer or a list of them, got 8.5",
         ),
         (
             {"hidden_layer_sizes": "8"},
-            "hidden_layer_sizes must be a positive integer or some of them, got '8'",
+            "hidden_layer_sizes must be a positive integer or a list of them, got '8'",
         ),
         ({"batch_size": "auto"}, "batch_size must be a positive integer, got 'auto'"),
         (
@@ -174,7 +174,7 @@ def test_wrong_arguments_are_named(digits, options, message):
         TSMLPClassifier(**options).fit(*digits[:2])
 
 
-def test_a_warm_start_takes_new_steps_but_no_other_network(digits):
+def test_a_warm_start_can_change_the_learning_rate_but_not_the_network(digits):
     X, y = digits[:2]
     model = TSMLPClassifier(8, max_iter=1, random_state=0, warm_start=True).fit(X, y)
     before = model.network_
@@ -184,19 +184,18 @@ def test_a_warm_start_takes_new_steps_but_no_other_network(digits):
     weights = [p.clone() for p in before.parameters()]
     model.fit(X, y)
     for old, new in zip(weights, before.parameters(), strict=True):
-        torch.testing.assert_close(
-            old, new, atol=1e-6, rtol=0
-        )  # the new rate is so small that nothing moves
+        # The new learning rate is so small that nothing moves.
+        torch.testing.assert_close(old, new, atol=1e-6, rtol=0)
     with pytest.raises(
         ValueError,
-        match=r"warm_start goes on with the same network, but width was \[8\] and is \[9\]",
+        match=r"warm_start continues with the same network, but width was \[8\] and is \[9\]",
     ):
         model.set_params(hidden_layer_sizes=9).fit(X, y)
 
 
 @pytest.mark.parametrize("in_chunks", [False, True])
-def test_a_failure_that_goes_on_leaves_the_model_as_it_was(digits, in_chunks):
-    """Weights, curves and counts, though all of them change in place."""
+def test_a_failed_continuation_leaves_the_model_as_it_was(digits, in_chunks):
+    """Includes weights, curves and counts, all of which are modified in place."""
     X, y, X_test, _ = digits
     model = TSMLPClassifier(
         8, optimizer="sgd", learning_rate_init=0.05, max_iter=3, random_state=0, warm_start=True
@@ -250,7 +249,7 @@ def test_the_shape_of_the_targets_may_not_change():
     X = np.random.default_rng(0).normal(size=(40, 3))
     model = TSMLPRegressor(4).partial_fit(X, X[:, 0])
     with pytest.raises(
-        ValueError, match=r"y has rows of shape \(2,\), but those learned before had \(\)"
+        ValueError, match=r"y has rows of shape \(2,\), but previous targets had shape \(\)"
     ):
         model.partial_fit(X, X[:, :2])
     assert model.predict(X).shape == (40,)

@@ -73,7 +73,7 @@ def test_predicting_between_chunks_changes_nothing(digits):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_a_list_of_alphas_takes_one_that_generalises(digits, solver):
+def test_the_selected_alpha_generalises(digits, solver):
     X, y, X_test, y_test = digits
     alphas = [0.01, 0.1, 10.0, 1e3]
     model = TSRidgeClassifier(24, alphas, solver=solver, random_state=0).fit(X[:600], y[:600])
@@ -92,7 +92,7 @@ def test_a_list_of_alphas_takes_one_that_generalises(digits, solver):
 
 
 @pytest.mark.parametrize("labels", [np.array(["no", "yes"]), np.array(["a", "b", "c"])])
-def test_labels_may_be_words(labels):
+def test_string_labels(labels):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 4))
     y = labels[np.digitize(X[:, 0], np.linspace(-0.5, 0.5, len(labels) - 1))]
@@ -114,9 +114,9 @@ def test_two_outputs_are_two_regressions():
 
 def test_an_intercept_follows_the_level_of_the_targets():
     X = np.random.default_rng(0).normal(size=(200, 3))
-    assert TSRidgeRegressor(5, 1e-6, random_state=0).fit(X, np.full(200, 100.0)).predict(
-        X
-    ) == pytest.approx(np.full(200, 100.0), rel=1e-4)
+    y = np.full(200, 100.0)
+    model = TSRidgeRegressor(5, 1e-6, random_state=0).fit(X, y)
+    assert model.predict(X) == pytest.approx(y, rel=1e-4)
 
 
 def test_works_in_a_grid_search(digits):
@@ -127,7 +127,7 @@ def test_works_in_a_grid_search(digits):
     assert search.best_score_ > 0.9
 
 
-def test_the_log_says_which_solver_and_why(digits, caplog):
+def test_the_choice_of_solver_is_logged(digits, caplog):
     with caplog.at_level(logging.INFO):
         TSRidgeClassifier((32, 32), random_state=0).fit(*digits[:2])
     assert "solver 'dual': least work" in caplog.text
@@ -150,7 +150,7 @@ def chunk(rows=20, features=3, labels=(0, 1)):
         (
             lambda: TSRidgeClassifier(alpha=-1).fit(*chunk()),
             ValueError,
-            "alpha must be 'mean' or a number of at least 0",
+            "alpha must be 'mean', a non-negative number",
         ),
         (lambda: TSRidgeClassifier(alpha=[]).fit(*chunk()), ValueError, "alpha is empty"),
         (
@@ -161,22 +161,22 @@ def chunk(rows=20, features=3, labels=(0, 1)):
         (
             lambda: TSRidgeClassifier(pca=4).fit(*chunk()),
             ValueError,
-            "pca=4 components cannot be had from 20 rows of 3 features",
+            "pca=4 exceeds the smaller of 20 rows and 3 features",
         ),
         (
             lambda: TSRidgeClassifier().partial_fit(*chunk()),
             ValueError,
-            "classes must be given to the first call",
+            "classes must be passed to the first call",
         ),
         (
             lambda: TSRidgeClassifier(memory_gb=1e-6).partial_fit(*chunk(), classes=[0, 1]),
             MemoryError,
-            r"the 'streaming' solver needs .* or fit rows that are at hand with fit\(\)",
+            r"the 'streaming' solver needs .* or pass all rows to fit\(\)",
         ),
         (
             lambda: TSRidgeClassifier().fit(*chunk(labels=(1,))),
             ValueError,
-            "holds one class only: 1",
+            "contains only one class: 1",
         ),
         (
             lambda: TSRidgeClassifier(alpha=0.0, solver="streaming").fit(*chunk(100, 2)),
@@ -191,12 +191,13 @@ def chunk(rows=20, features=3, labels=(0, 1)):
         (
             lambda: TSRidgeClassifier((1000, 1000), solver="streaming", memory_gb=1).fit(*chunk()),
             MemoryError,
-            "'streaming' solver needs .* GB for 20 rows and 4,000,000 features, which does not fit into 1.00 GB; 'dual' would",
+            r"'streaming' solver needs .* GB for 20 rows and 4,000,000 features, "
+            r"but the budget is 1\.00 GB; 'dual' fits",
         ),
         (
             lambda: TSRidgeClassifier((1000, 1000, 1000), memory_gb=1).fit(*chunk()),
             MemoryError,
-            "nor would any other; raise it, or use fewer gates or PCA",
+            "no other solver fits; raise memory_gb, or use fewer gates or PCA",
         ),
     ],
 )
@@ -210,13 +211,13 @@ def test_wrong_arguments_are_named(call, error, message):
     [
         (
             lambda X, y: (X, np.where(y == 1, 7, y)),
-            r"labels that are not among the classes \[0 1\]: \[7\]; name all classes",
+            r"labels that are not among the classes \[0 1\]: \[7\]; pass all classes",
         ),
         (lambda X, y: (X[:, :2], y), "2 features"),
         (lambda X, y: (np.where(X > 1, np.nan, X), y), "NaN"),
     ],
 )
-def test_a_refused_chunk_changes_nothing(change, message):
+def test_an_invalid_chunk_changes_nothing(change, message):
     X, y = chunk()
     model = TSRidgeClassifier(4, random_state=0).partial_fit(X, y, classes=[0, 1])
     before = model.decision_function(X)
@@ -226,7 +227,7 @@ def test_a_refused_chunk_changes_nothing(change, message):
     model.partial_fit(X, y)
 
 
-def test_a_refused_first_chunk_leaves_the_model_unfitted():
+def test_an_invalid_first_chunk_leaves_the_model_unfitted():
     X, y = chunk()
     model = TSRidgeClassifier(4, random_state=0)
     with pytest.raises(ValueError, match="not among the classes"):
@@ -234,7 +235,7 @@ def test_a_refused_first_chunk_leaves_the_model_unfitted():
     assert model.partial_fit(X, y, classes=[0, 1]).score(X, y) > 0.5
 
 
-def test_only_streaming_takes_chunks():
+def test_only_streaming_has_partial_fit():
     with pytest.raises(AttributeError) as caught:
         _ = TSRidgeClassifier(solver="dual").partial_fit
     assert "partial_fit needs solver='streaming' or 'auto', got solver='dual'" in str(
@@ -242,11 +243,11 @@ def test_only_streaming_takes_chunks():
     )
 
 
-def test_sums_of_another_solver_cannot_go_on():
+def test_a_model_of_another_solver_cannot_be_updated():
     X, y = chunk()
     model = TSRidgeClassifier((64, 64, 64)).fit(X, y)
     assert model.solver_ == "dual"
-    with pytest.raises(ValueError, match="fitted by the 'dual' solver, which keeps no sums"):
+    with pytest.raises(ValueError, match="fitted by the 'dual' solver, which cannot be updated"):
         model.partial_fit(X, y)
 
 
@@ -278,7 +279,7 @@ def test_a_failed_first_chunk_leaves_the_model_unfitted(change):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_whole_weights_are_repetitions_even_with_principal_components(solver):
+def test_integer_weights_are_repetitions_even_with_pca(solver):
     X, y = chunk(80, 5)
     weight = np.arange(80) % 3
     options = {"solver": solver, "pca": 3, "tol": 1e-10, "random_state": 0}
@@ -301,7 +302,7 @@ def test_parameters_changed_after_the_fit_do_not_change_predictions():
 
 
 @pytest.mark.parametrize("gates", [np.int64(4), np.array([4, 3]), [4], (4, 3)])
-def test_gates_may_be_any_whole_numbers(gates):
+def test_gates_of_any_integer_type(gates):
     model = TSRidgeClassifier(gates).fit(*chunk())
     assert [len(w) for w in model.gate_weights_] == np.atleast_1d(gates).tolist()
 
@@ -309,9 +310,9 @@ def test_gates_may_be_any_whole_numbers(gates):
 @pytest.mark.parametrize(
     ("classes", "message"),
     [
-        ([], "classes holds none"),
-        ([1], "classes holds one class only: 1"),
-        (["a", "b"], "y has labels of type int64, but the classes are"),
+        ([], "classes contains no labels"),
+        ([1], "classes contains only one class: 1"),
+        (["a", "b"], "y has labels of type int64, but the classes have type"),
     ],
 )
 def test_wrong_classes_are_named(classes, message):

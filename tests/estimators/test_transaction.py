@@ -21,14 +21,14 @@ MODELS = [
 ]
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(40, 3)), np.arange(40) % 2
-OTHER = RNG.normal(size=(40, 5))  # with another number of features
+OTHER = RNG.normal(size=(40, 5))  # a different number of features
 HOLES = np.where(OTHER > 1, np.nan, OTHER)
-REFUSED = {
+INVALID = {
     "NaN": (HOLES, Y),
     "too few labels": (OTHER, Y[:-1]),
     "no rows": (OTHER[:0], Y[:0]),
     "NaN among labels": (OTHER, np.where(Y > 0, np.nan, Y)),
-    "a weight too few": (OTHER, Y + 5, np.ones(39)),
+    "too few weights": (OTHER, Y + 5, np.ones(39)),
     "a negative weight": (OTHER, Y + 5, -np.ones(40)),
 }
 
@@ -43,11 +43,11 @@ def model(request):
     return copy.deepcopy(request.param)
 
 
-@pytest.mark.parametrize("reason", REFUSED)
-def test_a_refused_refit_changes_nothing(model, reason):
-    arguments = REFUSED[reason]
+@pytest.mark.parametrize("reason", INVALID)
+def test_an_invalid_refit_changes_nothing(model, reason):
+    arguments = INVALID[reason]
     if len(arguments) == 3 and "MLP" in type(model).__name__:
-        pytest.skip("takes no sample weights")
+        pytest.skip("does not support sample weights")
     model.fit(X, Y)
     before, predictions = copy.deepcopy(state(model)), model.predict(X)
     with pytest.raises(ValueError):  # noqa: PT011
@@ -59,11 +59,11 @@ def test_a_refused_refit_changes_nothing(model, reason):
     np.testing.assert_array_equal(model.predict(X), predictions)
 
 
-@pytest.mark.parametrize("reason", REFUSED)
-def test_a_refused_first_fit_leaves_the_model_unfitted(model, reason):
-    arguments = REFUSED[reason]
+@pytest.mark.parametrize("reason", INVALID)
+def test_an_invalid_first_fit_leaves_the_model_unfitted(model, reason):
+    arguments = INVALID[reason]
     if len(arguments) == 3 and "MLP" in type(model).__name__:
-        pytest.skip("takes no sample weights")
+        pytest.skip("does not support sample weights")
     with pytest.raises(ValueError):  # noqa: PT011
         model.fit(*arguments)
     with pytest.raises(NotFittedError):

@@ -15,7 +15,7 @@ QUICK = {"data": "digits", "width": 16, "lr": 1e-2, "batch_size": 32}
 
 
 def test_a_network_is_that_of_the_loop():
-    """The same weights and the same order of rows as by hand."""
+    """Weights and order of rows are the same as with a training loop written out."""
     experiment = Experiment(method="ts-lrc", depth=2, components=20, seed=3, **QUICK)
     split = load("digits").protocol(20)
     torch.manual_seed(3)
@@ -75,7 +75,7 @@ def test_a_cnn_takes_a_number_of_convolutions_for_each_block():
 def test_names_tell_different_settings_apart_and_no_others():
     base = Experiment(method="ss", **QUICK)
     assert base.name == Experiment(method="ss", **QUICK).name
-    assert base.name == replace(base, Cs=(1.0,), tol=0.1).name  # which mean nothing to a network
+    assert base.name == replace(base, Cs=(1.0,), tol=0.1).name  # which networks do not use
     others = [
         replace(base, seed=1),
         replace(base, lr=0.1),
@@ -96,7 +96,7 @@ def test_whole_numbers_and_fractions_of_the_same_value_are_one_setting():
 
 
 def test_data_may_be_moved(tmp_path, monkeypatch):
-    """Fingerprints tell them; paths are made whole, so that processes elsewhere find them."""
+    """Data are identified by fingerprints; absolute paths let other processes find them."""
     names = set()
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
@@ -115,9 +115,7 @@ def test_data_may_be_moved(tmp_path, monkeypatch):
 def test_fingerprints_bind_to_the_data():
     (bound,) = with_fingerprints([Experiment(method="ss", **QUICK)])
     assert bound.fingerprint == load("digits").fingerprint
-    with pytest.raises(
-        ValueError, match="the data digits are not those that the experiment was made for"
-    ):
+    with pytest.raises(ValueError, match="the data digits have changed: their fingerprint is"):
         run(replace(bound, fingerprint="other"))
 
 
@@ -133,12 +131,12 @@ def test_every_method_has_a_family():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"method": "ss"}, "an experiment needs data"),
-        ({"data": "digits", "method": "magic"}, "unknown method 'magic'; known are svm-ss"),
-        ({"data": "digits", "method": "ss", "C": 1}, "unknown settings C; known are Cs"),
+        ({"method": "ss"}, "an experiment needs the settings data"),
+        ({"data": "digits", "method": "magic"}, "unknown method 'magic'; expected one of svm-ss"),
+        ({"data": "digits", "method": "ss", "C": 1}, "unknown settings C; expected some of Cs"),
         (
             {"data": "digits", "method": "ss", "Cs": 1},
-            "Cs means nothing to the method ss; it takes data, method",
+            "method ss does not use Cs; it takes data, method",
         ),
         ({"data": "digits", "method": "ss", "depth": 0}, "depth must be a positive integer, got 0"),
         (
@@ -170,7 +168,7 @@ def test_every_method_has_a_family():
         ),
         (
             {"data": "digits", "method": "cnn-ss", "convolutions": [1], "channels": [4, 4]},
-            "must have a number for each block",
+            "must have one number per block",
         ),
     ],
 )
@@ -183,5 +181,5 @@ def test_a_cnn_needs_images(tmp_path):
     np.savez(
         tmp_path / "rows.npz", x=np.random.default_rng(0).normal(size=(50, 3)), y=np.arange(50) % 2
     )
-    with pytest.raises(ValueError, match="rows of 3 features, no images"):
+    with pytest.raises(ValueError, match=r"a CNN needs images, but .* has rows of 3 features"):
         run(Experiment(data=str(tmp_path / "rows.npz"), method="cnn-ss"))

@@ -20,7 +20,7 @@ from tensorswitch.experiments.live import best_records, clock, counts, live_tabl
 from tensorswitch.experiments.records import RUNNING, Record, run_one
 from tensorswitch.experiments.sweeps import Sweep, sweep
 
-pytestmark = pytest.mark.xdist_group("sweeps")  # one worker, so that what they share is made once
+pytestmark = pytest.mark.xdist_group("sweeps")  # one worker, to share the fixtures
 QUICK = {"data": "digits", "width": 16, "lr": 1e-2, "batch_size": 32}
 LONG = [Experiment(method="ss", epochs=30, seed=s, **QUICK) for s in range(3)]
 SCRIPT = """
@@ -44,9 +44,9 @@ def undisturbed(tmp_path_factory):
 
 
 def start(folder):
-    """A sweep in a process of its own."""
+    """Start a sweep in a separate process."""
     (folder / "script.py").write_text(SCRIPT)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     return subprocess.Popen(
         [sys.executable, str(folder / "script.py"), str(folder / "runs")], env=environment
     )
@@ -57,11 +57,11 @@ def wait_for(condition, seconds=60.0):
         if found := condition():
             return found
         time.sleep(0.02)
-    raise AssertionError("it did not come to pass")
+    raise AssertionError("timed out")
 
 
 def under_way(folder, least=3):
-    """Whether some experiment has done a few epochs."""
+    """Return the state file of an experiment that has finished a few epochs, if any."""
     for path in folder.glob(f"runs/{RUNNING}/*/state.json"):
         try:
             if json.loads(path.read_text())["done"] >= least:
@@ -80,9 +80,7 @@ def test_results_are_files_named_by_settings_and_are_not_made_twice(tmp_path):
     assert errors(sweep([*experiments, *experiments], tmp_path)) == errors(records)
     assert [f.stat().st_mtime_ns for f in files] == times
     assert not [path for path in (tmp_path / RUNNING).iterdir() if path.is_dir()]
-    content = json.loads(
-        files[0].read_text(), parse_constant=pytest.fail
-    )  # no NaN, which JSON does not have
+    content = json.loads(files[0].read_text(), parse_constant=pytest.fail)  # JSON has no NaN
     assert {"torch", "machine", "threads", "date"} <= content["made"].keys()
 
 
@@ -95,11 +93,10 @@ def test_a_failure_is_recorded_and_the_others_go_on(tmp_path):
     files = {r.error is None: tmp_path / f"{r.experiment.name}.json" for r in (failed, done)}
     before = {ok: path.stat().st_mtime_ns for ok, path in files.items()}
     sweep([diverging, fine], tmp_path, jobs=1)
-    assert {
-        ok: path.stat().st_mtime_ns for ok, path in files.items()
-    } == before  # a failure is not tried again,
+    # Failures are not retried, unless requested.
+    assert {ok: path.stat().st_mtime_ns for ok, path in files.items()} == before
     sweep([diverging, fine], tmp_path, jobs=1, retry=True)
-    assert files[False].stat().st_mtime_ns != before[False]  # unless that is asked for
+    assert files[False].stat().st_mtime_ns != before[False]
     assert files[True].stat().st_mtime_ns == before[True]
 
 
@@ -141,7 +138,7 @@ def test_one_that_kills_its_process_is_given_up_and_its_neighbours_are_not(tmp_p
     culprit, *innocent = with_fingerprints(LONG)
 
     def run(experiments, folder, **_):
-        """As loky does: where a process dies, the others are ended too."""
+        """Imitate loky: when a process dies, the others are stopped, too."""
         for experiment in experiments[:2]:
             place = folder / RUNNING / experiment.name
             place.mkdir(parents=True, exist_ok=True)
@@ -157,7 +154,7 @@ def test_one_that_kills_its_process_is_given_up_and_its_neighbours_are_not(tmp_p
 
     monkeypatch.setattr(module, "_on_processes", run)
     records = {r.experiment.seed: r.error for r in module.sweep(LONG, tmp_path, jobs=2)}
-    assert records.pop(culprit.seed) == "the process died 2 times, as it does where memory runs out"
+    assert records.pop(culprit.seed) == "the process died 2 times, possibly out of memory"
     assert len(records) == len(innocent)
     assert set(records.values()) == {None}
 
@@ -172,12 +169,12 @@ def test_processes_that_die_before_they_begin_do_not_go_round_for_ever(tmp_path,
 
     monkeypatch.setattr(module, "_on_processes", run)
     assert [r.error for r in module.sweep(LONG, tmp_path, jobs=2)] == [
-        "the process died 2 times, as it does where memory runs out"
+        "the process died 2 times, possibly out of memory"
     ] * len(LONG)
 
 
 def test_processes_without_their_sweep_end_and_do_not_spoil_the_next(tmp_path, undisturbed):
-    """Only the sweep itself is killed; the same command is given at once."""
+    """Only the parent is killed, and the same sweep is started again at once."""
     process = start(tmp_path)
     wait_for(lambda: under_way(tmp_path) or process.poll())
     children = psutil.Process(process.pid).children(recursive=True)
@@ -191,7 +188,7 @@ def test_processes_without_their_sweep_end_and_do_not_spoil_the_next(tmp_path, u
 def test_on_a_dask_cluster_of_which_a_worker_is_killed(tmp_path, undisturbed):
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None
+        n_workers=2, threads_per_worker=1, dashboard_address=":0"
     ) as cluster:
         results = []
         address = cluster.scheduler_address
@@ -205,20 +202,19 @@ def test_on_a_dask_cluster_of_which_a_worker_is_killed(tmp_path, undisturbed):
         os.kill(victim.pid, signal.SIGKILL)
         thread.join(timeout=120)
         assert not thread.is_alive()
-        assert {
-            worker.pid for worker in cluster.workers.values()
-        } != before  # there is a new one in its place
+        # A new worker has replaced the killed one.
+        assert {worker.pid for worker in cluster.workers.values()} != before
     assert errors(results) == undisturbed
 
 
 def test_a_small_cluster_does_the_work_itself_and_elsewhere(tmp_path, monkeypatch):
-    """One worker with one thread, in another folder than the sweep, which names its own by a relative path."""
+    """The only worker runs in another folder, and the sweep has a relative path."""
     distributed = pytest.importorskip("distributed")
     monkeypatch.chdir(tmp_path)
     with distributed.LocalCluster(
         n_workers=1,
         threads_per_worker=1,
-        dashboard_address=None,
+        dashboard_address=":0",
         local_directory=str(tmp_path / "dask"),
     ) as cluster:
         with distributed.Client(cluster) as client:
@@ -276,7 +272,8 @@ def test_a_broken_record_is_named(tmp_path, text):
     path = tmp_path / f"{experiment.name}.json"
     path.write_text(text)
     with pytest.raises(
-        ValueError, match=r"is not the record of an experiment .* remove it to have it done again"
+        ValueError,
+        match=r"is not a valid record of an experiment .* delete it to run the experiment again",
     ):
         run_one(experiment, tmp_path)
 
@@ -303,10 +300,10 @@ def test_a_grid_in_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("data = ", "is not a TOML file"),
-        ("grid = 3", r"grids are written as \[\[grid\]\]"),
+        ("data = ", "is not a valid TOML file"),
+        ("grid = 3", r"grids must be written as \[\[grid\]\] tables"),
         ("data = 'digits'\n[[grid]]\nmethod = 'sss'", "grid 1: unknown method 'sss'"),
-        ("data = 'digits'\nmethod = 'ss'\ndepth = []", "has no experiments"),
+        ("data = 'digits'\nmethod = 'ss'\ndepth = []", "defines no experiments"),
     ],
 )
 def test_a_wrong_file_is_explained(tmp_path, text, message):
@@ -314,7 +311,7 @@ def test_a_wrong_file_is_explained(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         experiments_from_toml(path)
-    with pytest.raises(ValueError, match="is not there"):
+    with pytest.raises(ValueError, match="does not exist"):
         experiments_from_toml(tmp_path / "none.toml")
 
 

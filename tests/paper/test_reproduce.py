@@ -1,4 +1,4 @@
-"""The commands of the paper at the smallest scale, and the page they write in a real browser."""
+"""Run the commands of the paper at the smallest scale, and open their page in a browser."""
 
 import re
 import shlex
@@ -17,7 +17,7 @@ from tensorswitch.paper import figure4, figure5, report
 from tensorswitch.paper._reproduce import plans
 from tensorswitch.paper.grids import SCALES, plan
 
-pytestmark = pytest.mark.xdist_group("sweeps")  # one worker, so that what they share is made once
+pytestmark = pytest.mark.xdist_group("sweeps")  # one worker, to share the fixtures
 PARTS = ("table1", "figure4", "figure5")
 
 
@@ -84,17 +84,15 @@ def test_what_there_is_can_be_shown_without_running(smoke, tmp_path):
         app, ["paper", "all", "--out", str(tmp_path), "--no-run"], catch_exceptions=False
     )
     assert result.exit_code == 0
-    assert "experiments, which are not done" in result.output
-    assert (
-        "Left out: digits, MLP TS RR, 32 gates, pixels, seed 0, which failed: DivergedError: too fast"
-        in result.output
-    )
+    assert "experiments, which have not been run" in result.output
+    failure = "digits, MLP TS RR, 32 gates, pixels, seed 0, which failed: DivergedError: too fast"
+    assert f"Left out: {failure}" in result.output
     assert not (tmp_path / "runs" / "running").exists()
     assert {"table1.md", "figure2.png", "figure5.png", "report.html"} <= {
         p.name for p in tmp_path.iterdir()
     }
     with pytest.raises(
-        ValueError, match="has no results of figure4 yet; run it without --no-run first"
+        ValueError, match="has no results for figure4; run it without --no-run first"
     ):
         CliRunner().invoke(
             app,
@@ -115,9 +113,7 @@ def test_commands_repeat_the_very_experiment(smoke):
             app, ["run", *settings, "--out", str(out)], catch_exceptions=False
         )
         assert result.exit_code == 0
-        assert (
-            f"{experiment.name}.json" in result.output
-        )  # found by its name: the settings are the same to the last
+        assert f"{experiment.name}.json" in result.output  # equal names mean equal settings
 
 
 def test_the_page_stands_alone(smoke):
@@ -127,7 +123,7 @@ def test_the_page_stands_alone(smoke):
 
 
 def test_the_page_in_a_browser(smoke, tmp_path):
-    """The table and the figures are seen, columns sort, and neither a laptop nor a phone has to scroll the page sideways."""
+    """Table and figures are visible, columns sort, and no screen scrolls sideways."""
     webdriver = pytest.importorskip("selenium.webdriver")
     if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
         pytest.skip("needs chromium and chromedriver (Debian: chromium chromium-driver)")
@@ -155,7 +151,7 @@ def test_the_page_in_a_browser(smoke, tmp_path):
                 assert image.is_displayed()
                 assert driver.execute_script("return arguments[0].naturalWidth", image) > 500
             assert driver.execute_script(
-                "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+                "const page = document.documentElement; return page.scrollWidth <= page.clientWidth"
             )
         head = driver.find_element(By.CSS_SELECTOR, "#runs th:nth-child(3)")
 
@@ -172,9 +168,10 @@ def test_the_page_in_a_browser(smoke, tmp_path):
         assert driver.get_log("browser") == []
         driver.set_window_size(1280, 900)
         driver.get((Path(__file__).parents[2] / "docs" / "results" / "report.html").as_uri())
-        table = driver.find_element(By.ID, "table1")  # three data sets, all in sight on a laptop
+        table = driver.find_element(By.ID, "table1")  # all three data sets fit a laptop screen
         assert driver.execute_script(
-            "return arguments[0].getBoundingClientRect().right <= document.documentElement.clientWidth",
+            "const page = document.documentElement;"
+            "return arguments[0].getBoundingClientRect().right <= page.clientWidth",
             table,
         )
     finally:
@@ -215,7 +212,7 @@ def test_wrong_names():
     with pytest.raises(ValueError, match="scale must be one of smoke, small, full; got 'tiny'"):
         plans(["figure2"], "tiny")
     with pytest.raises(
-        ValueError, match="there are experiments for table1, figure4, figure5; got 'figure3'"
+        ValueError, match="experiments are defined for table1, figure4, figure5; got 'figure3'"
     ):
         plan("figure3", "smoke")
 

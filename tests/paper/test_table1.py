@@ -10,7 +10,7 @@ from tensorswitch.paper import published, rendering, table1
 
 
 def record(method="ss", data="mnist", one=(0.2, 0.2), best=(0.1, 0.1), seconds=1.0, **settings):
-    """Errors as (validation, test)."""
+    """Return a record; errors are pairs of (validation, test)."""
     experiment = Experiment(data=data, method=method, **settings)
     return Record(
         experiment,
@@ -28,7 +28,7 @@ def test_the_model_is_chosen_by_validation_not_by_test():
 
 
 def test_seeds_are_averaged_before_the_choice():
-    """A lucky seed does not win."""
+    """A single lucky seed must not win."""
     lucky = [record(depth=1, seed=s, one=(v, v)) for s, v in enumerate((0.01, 0.5, 0.5))]
     steady = [record(depth=2, seed=s, one=(v, v)) for s, v in enumerate((0.2, 0.2, 0.26))]
     (row,) = table1.rows(lucky + steady)
@@ -184,7 +184,7 @@ def test_failed_runs_are_left_out():
 
 
 def test_published_values_are_those_of_the_paper():
-    """Relations that its text states."""
+    """Check relations that the text of the paper states."""
     assert set(published.ROWS) == set(published.TIME)
     for data in published.DATA:
         assert published.ONE_PASS["ts-lrc"][data].error < published.ONE_PASS["ss"][data].error

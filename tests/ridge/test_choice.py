@@ -38,7 +38,7 @@ def run(solver, rows, n_in, gates, out):
         for below, n in itertools.pairwise((n_in, *gates))
     ]
     targets = torch.randn(rows, out, generator=generator)
-    solve(x[:100], targets[:100], gate_weights, solver="dual")  # what libraries take once
+    solve(x[:100], targets[:100], gate_weights, solver="dual")  # memory that libraries keep
     return lambda: solve(x, targets, gate_weights, solver=solver, tol=0.1)
 
 
@@ -50,18 +50,18 @@ def run(solver, rows, n_in, gates, out):
         ("dual", (5000, 32, (16, 8), 10)),
     ],
 )
-def test_no_more_memory_is_taken_than_foreseen(solver, sizes):
+def test_the_memory_estimate_holds(solver, sizes):
     foreseen = next(choice for choice in requirements(*sizes) if choice.solver == solver).memory
     assert 0.3 * foreseen < peak_extra_bytes(run, solver, *sizes) < 1.1 * foreseen
 
 
-def test_a_budget_is_kept_to():
+def test_the_memory_budget_is_respected():
     for budget in (0.2, 0.5, 2.0, 20.0):
         assert choose_solver(20_000, 64, (128,), 10, memory_gb=budget).memory <= budget * 2**30
 
 
 def gcv(x, targets, gate_weights, weight, alpha, rows):
-    """With the hat matrix in full."""
+    """Compute the GCV error from the full hat matrix."""
     from tensorswitch import algebra
 
     z = algebra.tensor_switching(x, gate_weights)[-1].flatten(1) * weight.sqrt()[:, None]
@@ -73,12 +73,9 @@ def gcv(x, targets, gate_weights, weight, alpha, rows):
 @pytest.mark.parametrize("rows", [60, 20])  # more and fewer than the 48 features
 @pytest.mark.parametrize("weights", ["whole", "small"])
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_several_alphas_are_judged_by_generalised_cross_validation(
-    solver, weights, rows, monkeypatch
-):
-    monkeypatch.setattr(
-        "tensorswitch.ridge._penalty.PROBES", 4000
-    )  # so that an estimated trace is nearly exact
+def test_alphas_are_compared_by_generalised_cross_validation(solver, weights, rows, monkeypatch):
+    # So that an estimated trace is nearly exact.
+    monkeypatch.setattr("tensorswitch.ridge._penalty.PROBES", 4000)
     x, targets, gate_weights = problem(rows=rows)
     targets = targets + 2 * x[:, :2].relu()
     weight = (
@@ -104,7 +101,7 @@ def test_several_alphas_are_judged_by_generalised_cross_validation(
     )
 
 
-def test_alphas_too_small_for_the_precision_are_left_out(caplog):
+def test_alphas_too_small_for_the_precision_are_skipped(caplog):
     x, targets, gate_weights = problem((6, 6), rows=20)
     statistics = RidgeStatistics(gate_weights, 2, dtype=torch.float64).update(x, targets)
     with caplog.at_level("INFO", "tensorswitch.ridge"):

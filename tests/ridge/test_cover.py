@@ -7,7 +7,7 @@ from tensorswitch.ridge._cover import pair_cover
 
 @pytest.mark.parametrize("size", [2, 3, 4, 7, 8])
 @pytest.mark.parametrize("units", [1, 2, 5, 8, 9, 16, 33, 64, 72, 100, 130])
-def test_every_pair_is_met_once(units, size):
+def test_every_pair_is_covered_once(units, size):
     pairs = []
     for block, new in pair_cover(units, size):
         assert len(set(block)) == len(block) <= size
@@ -18,7 +18,7 @@ def test_every_pair_is_met_once(units, size):
 @pytest.mark.parametrize(
     ("units", "size", "blocks"), [(64, 8, 72), (16, 4, 20), (128, 8, 304), (16, 8, 6)]
 )
-def test_no_fewer_blocks_would_do(units, size, blocks):
-    """Schönheim's bound is met, but for 128 units, where it is 304 too by the columns' own covers."""
+def test_the_number_of_blocks(units, size, blocks):
+    """Schönheim's lower bound is reached."""
     assert len(pair_cover(units, size)) == blocks
-    assert blocks >= -(-units * -(-(units - 1) // (size - 1)) // size)
+    assert blocks == -(-units * -(-(units - 1) // (size - 1)) // size)

@@ -21,7 +21,7 @@ def client():
         "n_workers": 2,
         "threads_per_worker": 1,
         "processes": True,
-        "dashboard_address": None,
+        "dashboard_address": ":0",
         "memory_limit": 0,
     }
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
@@ -37,7 +37,7 @@ def problem(dtype=torch.float64):
     return x, targets, gate_weights, torch.rand(210, generator=generator, dtype=dtype)
 
 
-def test_the_answer_is_that_of_one_process(client):
+def test_a_cluster_gives_the_solution_of_one_process(client):
     x, targets, gate_weights, weight = problem()
     arrays = [da.from_array(t.numpy(), chunks=(30, *t.shape[1:])) for t in (x, targets)]
     sums = sum_on_dask(
@@ -49,14 +49,14 @@ def test_the_answer_is_that_of_one_process(client):
 
 
 def load(part, number, folder):
-    """The rows of a partition; the first time that the fourth is asked for, the worker dies."""
+    """Return the rows of a partition; the first request of the fourth kills the worker."""
     if number == 3 and not (marker := folder / "died").exists():
         marker.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return part
 
 
-@pytest.mark.filterwarnings("ignore")  # what the cluster says about a worker that is gone
+@pytest.mark.filterwarnings("ignore")  # the cluster warns about the lost worker
 def test_rows_of_a_worker_that_dies_are_counted_once(client, tmp_path):
     x, targets, gate_weights, _ = problem()
     parts = [

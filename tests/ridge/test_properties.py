@@ -1,4 +1,4 @@
-"""Any sizes, depths, weights and penalties: every solver gives the dense float64 answer."""
+"""Every solver agrees with the dense formula for any sizes, depths, weights and penalties."""
 
 import torch
 from hypothesis import assume, given
@@ -38,7 +38,7 @@ def dense(x, targets, gate_weights, weight, alpha):
     st.sampled_from([1e-3, 0.1, 10.0]),
     st.sampled_from(["streaming", "matrix-free", "dual"]),
 )
-def test_every_solver_gives_the_dense_answer(problem, alpha, solver):
+def test_every_solver_agrees_with_the_dense_formula(problem, alpha, solver):
     x, targets, gate_weights, weight = problem
     assume(weight is None or weight.sum() > 0)
     options = {"solver": solver, "sample_weight": weight, "tol": 1e-13, "max_iter": 5000}
@@ -47,7 +47,7 @@ def test_every_solver_gives_the_dense_answer(problem, alpha, solver):
 
 
 @given(problems(), st.integers(1, 7), st.randoms(use_true_random=False))
-def test_chunks_in_any_order_and_merged_are_the_whole(problem, chunk, random):
+def test_chunks_merged_in_any_order_equal_the_whole(problem, chunk, random):
     x, targets, gate_weights, weight = problem
     whole = RidgeStatistics(gate_weights, targets.shape[1], dtype=torch.float64)
     whole.update(x, targets, weight)

@@ -16,7 +16,7 @@ def positive(order, dtype=torch.float64):
 
 @pytest.mark.parametrize("shift", [-0.9, 0.0, 1.0, 100.0])
 def test_quadrature_is_the_function_of_the_matrix(shift):
-    """a / (1 + δa) by the eigenvectors, which Lanczos does not need."""
+    """f(a) = a / (1 + δa), compared with an eigendecomposition."""
     matrix, starts = positive(60), torch.randn(60, 4, dtype=torch.float64)
     nodes, vectors = torch.linalg.eigh(matrix)
     f = vectors * (nodes / (1 + shift * nodes)) @ vectors.T
@@ -25,7 +25,7 @@ def test_quadrature_is_the_function_of_the_matrix(shift):
     torch.testing.assert_close(second, (f @ starts).square().sum(0), rtol=1e-6, atol=0)
 
 
-def test_a_space_that_is_used_up_early():
+def test_an_exhausted_krylov_space():
     """An eigenvector needs one step, and a column of zeros none."""
     matrix = positive(20)
     starts = torch.stack(
@@ -48,7 +48,7 @@ def sums():
 
 
 @pytest.mark.parametrize("span", [1e1, 1e3, 1e6])
-def test_a_path_judges_every_alpha_as_its_own_factorisation_would(sums, span):
+def test_quadrature_agrees_with_a_factorisation_per_alpha(sums, span):
     values = [
         float(sums.mean_diagonal() * v)
         for v in torch.logspace(math.log10(span) / 2, -math.log10(span) / 2, 8)
@@ -57,9 +57,8 @@ def test_a_path_judges_every_alpha_as_its_own_factorisation_would(sums, span):
     for value in values:
         quick, exact = judge(value, True), sums._fit(value, True)
         assert quick.squared_error == pytest.approx(exact.squared_error, rel=1e-3)
-        assert quick.freedom == pytest.approx(
-            exact.freedom, abs=1e-3 * sums.rows
-        )  # what is judged is rows − freedom
+        # GCV depends on rows − freedom.
+        assert quick.freedom == pytest.approx(exact.freedom, abs=1e-3 * sums.rows)
 
 
 def test_a_path_is_cut_where_it_is_too_long():
@@ -68,7 +67,7 @@ def test_a_path_is_cut_where_it_is_too_long():
 
 
 def test_a_weak_signal_is_not_overlooked():
-    """The targets follow an input of a ten-millionth of the energy, which only the smallest λ can see."""
+    """The targets depend on an input with a ten-millionth of the energy; only a tiny λ fits it."""
     torch.manual_seed(0)
     x = torch.randn(3000, 12, dtype=torch.float64) * torch.logspace(0, -4, 12, dtype=torch.float64)
     targets = x[:, 9:10] / x[:, 9].std() + 0.3 * torch.randn(3000, 1, dtype=torch.float64)
@@ -96,7 +95,7 @@ def test_the_chosen_solution_is_that_of_the_exact_path(sums):
         assert quick == pytest.approx(slow, rel=1e-2)
 
 
-def test_alphas_too_small_for_the_precision_are_left_out():
+def test_alphas_too_small_for_the_precision_are_skipped():
     torch.manual_seed(0)
     x = torch.randn(2000, 6)
     x[:, 3:] = x[:, :3]  # the Gram matrix is singular

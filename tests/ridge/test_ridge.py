@@ -37,7 +37,7 @@ def problem(gates, rows=60, n_in=4, out=2):
 
 
 def dense(x, targets, gate_weights, weight, alpha):
-    """The formula, with the representation in full."""
+    """Solve with the full representation."""
     z = algebra.tensor_switching(x, gate_weights)[-1].flatten(1)
     s = torch.ones(len(x), dtype=x.dtype) if weight is None else weight
     gram = z.T @ (s[:, None] * z)
@@ -64,7 +64,7 @@ def matrix_free(*arguments, **options):
 @pytest.mark.parametrize("alpha", ["mean", 0.3])
 @pytest.mark.parametrize("solver", [streaming, matrix_free, solve_dual])
 @pytest.mark.parametrize("gates", DEPTHS)
-def test_the_three_solvers_give_the_same_answer(gates, solver, alpha, weighted):
+def test_the_three_solvers_agree(gates, solver, alpha, weighted):
     x, targets, gate_weights, weight = problem(gates)
     weight = weight if weighted else None
     solution = solver(x, targets, gate_weights, alpha, sample_weight=weight)
@@ -143,7 +143,7 @@ def test_a_warm_start_needs_fewer_iterations():
     assert_close(near.weight, solve_dual(x, targets, gate_weights, 1.1).weight)
 
 
-def test_stopping_early_is_said_in_the_log(caplog):
+def test_stopping_early_is_logged(caplog):
     x, targets, gate_weights, _ = problem((8,), 300, 6)
     assert solve_matrix_free(x, targets, gate_weights, 1e-6, tol=1e-12, max_iter=2).iterations == 2
     assert "stopped after 2 iterations" in caplog.text
@@ -171,7 +171,7 @@ def assert_golden(actual, expected):
     assert_close(actual, expected.view_as(actual), rtol=0, atol=1e-5 * expected.abs().max().item())
 
 
-def test_saved_and_loaded_it_goes_on(tmp_path):
+def test_loaded_statistics_can_be_updated(tmp_path):
     x, targets, gate_weights, _ = problem((4, 3))
     statistics = RidgeStatistics(gate_weights, 2, dtype=torch.float64, forgetting=0.9).update(
         x[:30], targets[:30]
@@ -221,7 +221,7 @@ def test_saved_and_loaded_it_goes_on(tmp_path):
         ),
     ],
 )
-def test_a_refused_update_changes_nothing(change, error, message):
+def test_an_invalid_update_changes_nothing(change, error, message):
     statistics = RidgeStatistics([torch.randn(6, 4)], 1).update(
         torch.randn(20, 4), torch.randn(20, 1)
     )
@@ -245,7 +245,7 @@ def test_an_interrupted_update_is_noticed(monkeypatch):
     monkeypatch.setattr(statistics_module, "add_gram", interrupt)
     with pytest.raises(KeyboardInterrupt):
         statistics.update(torch.randn(3, 4), torch.randn(3, 1))
-    with pytest.raises(RuntimeError, match="interrupted half-way"):
+    with pytest.raises(RuntimeError, match="an update was interrupted"):
         statistics.solve()
 
 
@@ -254,7 +254,7 @@ def test_an_interrupted_update_is_noticed(monkeypatch):
     [
         (
             lambda s: s.solve(-1.0),
-            "alpha must be 'mean' or a number of at least 0, or a list of these, got -1.0",
+            "alpha must be 'mean', a non-negative number or a list of these, got -1.0",
         ),
         (lambda s: s.solve("best"), "alpha must be 'mean'"),
         (lambda s: s.solve(0.0), "singular to working precision; use a larger alpha"),
@@ -265,8 +265,8 @@ def test_an_interrupted_update_is_noticed(monkeypatch):
         (lambda s: s.merge(RidgeStatistics([torch.ones(6, 4)], 1)), "different gate weights"),
         (lambda s: s.merge(RidgeStatistics(s.gate_weights, 2)), "out_features differ: 1 and 2"),
         (lambda s: RidgeStatistics([torch.ones(6, 4), torch.ones(2, 5)], 1), "expected 6"),
-        (lambda s: RidgeStatistics(s.gate_weights, 1, forgetting=0), "forgetting must be above 0"),
-        (lambda s: RidgeStatistics([], 1), "a matrix for each layer, at least one"),
+        (lambda s: RidgeStatistics(s.gate_weights, 1, forgetting=0), "forgetting must be in"),
+        (lambda s: RidgeStatistics([], 1), "gate_weights must be a non-empty list"),
     ],
 )
 def test_wrong_arguments_are_named(call, message):
@@ -294,7 +294,7 @@ def rank_job(rank, address, results):
     torch.distributed.destroy_process_group()
 
 
-def test_two_processes_give_the_answer_of_one(tmp_path):
+def test_two_processes_agree_with_one(tmp_path):
     context = multiprocessing.get_context("spawn")
     results = context.SimpleQueue()
     ranks = [
@@ -333,12 +333,12 @@ def test_autocast_and_gradients_do_not_matter(solver):
 @pytest.mark.parametrize(
     "alpha", [np.float32(2), np.int64(2), torch.tensor(2.0), [2.0], (2,), np.array([2.0])]
 )
-def test_a_penalty_may_be_any_number(alpha):
+def test_a_penalty_of_any_numeric_type(alpha):
     x, targets, gate_weights, _ = problem((5,))
     assert solve_dual(x, targets, gate_weights, alpha).alpha == 2.0
 
 
-def test_the_dual_answer_is_exact_in_float32():
+def test_the_dual_solution_is_accurate_in_float32():
     x, targets, gate_weights, _ = problem((3,), 400)
     single = solve_dual(x.float(), targets.float(), [w.float() for w in gate_weights], 1e-4).weight
     assert_close(
@@ -353,9 +353,9 @@ def test_the_dual_answer_is_exact_in_float32():
         (
             {"gate_weights": []},
             ValueError,
-            "gate_weights must be a list with a matrix for each layer",
+            "gate_weights must be a non-empty list with one matrix per layer",
         ),
-        ({"gate_weights": torch.ones(3, 4)}, ValueError, "gate_weights must be a list"),
+        ({"gate_weights": torch.ones(3, 4)}, ValueError, "gate_weights must be a non-empty list"),
         (
             {"gate_weights": [torch.ones(3, 4), torch.ones(2, 4)]},
             ValueError,
@@ -386,12 +386,12 @@ def test_the_dual_answer_is_exact_in_float32():
             ValueError,
             "targets has no columns|out_features must be a positive integer",
         ),
-        ({"sample_weight": torch.zeros(5)}, ValueError, "all have a weight of zero"),
+        ({"sample_weight": torch.zeros(5)}, ValueError, "all sample weights are zero"),
         ({"sample_weight": [1.0] * 5}, TypeError, "sample_weight must be a torch tensor, got list"),
-        ({"alpha": None}, ValueError, "alpha must be 'mean' or a number"),
+        ({"alpha": None}, ValueError, "alpha must be 'mean', a non-negative number"),
     ],
 )
-def test_every_solver_refuses_the_same(solver, change, error, message):
+def test_every_solver_rejects_the_same_arguments(solver, change, error, message):
     arguments = {
         "x": torch.ones(5, 4),
         "targets": torch.ones(5, 2),
@@ -413,7 +413,7 @@ def streaming_single(x, targets, gate_weights, alpha, *, sample_weight):
     )
 
 
-def test_a_system_too_ill_for_conjugate_gradients_is_refused_or_solved():
+def test_conjugate_gradients_on_a_singular_system():
     x = torch.randn(10, 5)
     solution = solve_matrix_free(
         torch.cat([x, x], 1), torch.randn(10, 1), [torch.randn(10, 10)], 0.0, tol=1e-3
@@ -421,7 +421,7 @@ def test_a_system_too_ill_for_conjugate_gradients_is_refused_or_solved():
     assert solution.weight.isfinite().all()
 
 
-def test_a_solution_says_how_it_was_found():
+def test_a_solution_has_iterations_and_residual():
     x, targets, gate_weights, _ = problem((5,))
     solution = solve_matrix_free(x, targets, gate_weights, tol=1e-6)
     assert isinstance(solution, Solution)
@@ -430,7 +430,7 @@ def test_a_solution_says_how_it_was_found():
 
 
 @pytest.mark.parametrize(("offset", "alpha"), [(1e6, 1.0), (1e4, 1e-3)])
-def test_a_dual_answer_that_rounding_has_spoiled_is_refused(offset, alpha):
+def test_an_ill_conditioned_kernel_matrix_raises(offset, alpha):
     x, targets, gate_weights, _ = problem((12,), 200, 6)
     with pytest.raises(
         ValueError, match=r"too ill-conditioned for alpha .* centre and scale x|singular"
@@ -448,7 +448,7 @@ def test_a_dual_answer_that_rounding_has_spoiled_is_refused(offset, alpha):
         ),
         ({"targets": torch.full((20, 1), 1e19)}, "targets is so large"),
         ({"sample_weight": torch.full((20,), 1e30)}, "sample_weight is so large"),
-        ({"x": torch.full((20, 4), 1.49e18)}, "together with what was summed before"),
+        ({"x": torch.full((20, 4), 1.49e18)}, "added to the previous sums, overflow"),
         ({"x": torch.full((20, 4), 1e-25)}, None),
     ],
 )
@@ -457,7 +457,7 @@ def test_sums_stay_in_the_range_of_their_type(tmp_path, change, message):
     statistics.update(torch.full((20, 4), 1.55e18), torch.ones(20, 1))
     before = statistics.gram.clone()
     arguments = {"x": torch.ones(20, 4), "targets": torch.ones(20, 1), **change}
-    if message is None:  # small beside the others, which is no harm
+    if message is None:  # negligible next to the previous sums, so underflow is harmless
         statistics.update(**arguments)
     else:
         with pytest.raises(ValueError, match=message):
@@ -467,7 +467,7 @@ def test_sums_stay_in_the_range_of_their_type(tmp_path, change, message):
     assert torch.equal(RidgeStatistics.load(tmp_path / "sums").gram, statistics.gram)
 
 
-def test_sums_that_would_underflow_are_refused():
+def test_sums_that_would_underflow_raise():
     statistics = RidgeStatistics([torch.ones(3, 4)], 1)
     with pytest.raises(
         ValueError, match=r"x is so small that its squares.* underflow torch.float32"
@@ -506,7 +506,7 @@ def test_the_scale_of_rows_and_weights_does_not_matter(solver, of_x, of_weights)
 
 
 @pytest.mark.parametrize("solver", [streaming, matrix_free, solve_dual])
-def test_nothing_given_is_changed(solver):
+def test_arguments_are_not_modified(solver):
     x, targets, gate_weights, weight = problem((5,))
     copies = [x.clone(), targets.clone(), weight.clone(), gate_weights[0].clone()]
     solver(x, targets, gate_weights, [0.1, 1.0], sample_weight=weight)

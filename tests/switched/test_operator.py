@@ -192,9 +192,8 @@ def test_the_outer_sum_is_the_gradient_of_the_weight():
     for rows in (0, 40, ROW_BLOCK + 5):
         x, gates, weight = example(rows, 4, 7, 3)
         errors = torch.randn(rows, 3, dtype=torch.float64)
-        expected = torch.autograd.grad(switched_linear(x, gates, weight, group=0), weight, errors)[
-            0
-        ]
+        y = switched_linear(x, gates, weight, group=0)
+        (expected,) = torch.autograd.grad(y, weight, errors)
         for group in (None, 0, 1, 3):
             assert_close(switched_outer(x.detach(), gates, errors, group=group), expected)
 
@@ -212,9 +211,9 @@ def test_routes_copy_one_row_to_another(naive):
 @pytest.mark.parametrize(
     ("source", "target", "message"),
     [
-        ([0, 6], [0, 1], "source must name rows from 0 to 5, got 0 to 6"),
-        ([0, -1], [0, 1], "source must name rows"),
-        ([0, 1], [0, 2], "target must name rows from 0 to 1, got 0 to 2"),
+        ([0, 6], [0, 1], "source must have entries between 0 and 5, got 0 to 6"),
+        ([0, -1], [0, 1], "source must have entries at least 0, got -1 to 0"),
+        ([0, 1], [0, 2], "target must have entries between 0 and 1, got 0 to 2"),
     ],
 )
 def test_routes_to_nowhere_are_refused(source, target, message):
@@ -240,9 +239,8 @@ def test_results_do_not_share_scratch_memory():
 
 
 def test_a_large_gradient_is_an_ordinary_tensor(naive):
-    x, gates, weight = example(
-        8, 260, 130, 260, dtype=torch.float32
-    )  # 35 MB: takes huge pages where there are any
+    # 35 MB, which takes huge pages if there are any.
+    x, gates, weight = example(8, 260, 130, 260, dtype=torch.float32)
     switched_linear(x, gates, weight).sum().backward()
     grad = copy.deepcopy(weight.grad)
     weight.grad = None
@@ -251,9 +249,8 @@ def test_a_large_gradient_is_an_ordinary_tensor(naive):
 
 
 def test_the_expanded_tensor_is_never_stored():
-    assert (
-        benchmark.working_memory(switched_linear) <= benchmark.working_memory(benchmark.naive) / 6
-    )
+    expanded = benchmark.working_memory(benchmark.naive)
+    assert benchmark.working_memory(switched_linear) <= expanded / 6
 
 
 @pytest.mark.parametrize(

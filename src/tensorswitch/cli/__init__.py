@@ -1,6 +1,6 @@
-"""The command line: parses, calls, prints."""
+"""Command-line interface: parses arguments, calls the library and prints results."""
 
-from tensorswitch.cli import _data, _experiments, _networks  # noqa: F401 - importing them adds their commands
+from tensorswitch.cli import _data, _experiments, _networks  # noqa: F401 - registers the commands
 from tensorswitch.cli._app import app, main
 
 __all__ = ["app", "main"]

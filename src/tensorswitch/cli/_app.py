@@ -1,4 +1,4 @@
-"""What all commands share: the app, its consoles, options that several have, and errors in one line."""
+"""The app, its consoles, shared options and the handling of errors."""
 
 from __future__ import annotations
 
@@ -21,41 +21,42 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Tensor Switching networks, side by side with ReLU ones.",
+    help="Train Tensor Switching networks and compare them with ReLU networks.",
 )
 
 
 class _SafeConsole(Console):
-    """Shows control characters as escapes: names come from files, and the terminal obeys them."""
+    """Console that escapes control characters, since names may come from untrusted files."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(printable(text), **options)
 
 
 def printable(text: str) -> str:
-    """Replace control characters, but for line breaks and tabs."""
+    """Escape control characters except line breaks and tabs."""
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
 out = _SafeConsole(markup=False, highlight=False, emoji=False)
 err = _SafeConsole(stderr=True, markup=False, highlight=False, emoji=False)
-say = partial(out.print, soft_wrap=True)  # a path broken over lines is no path
+say = partial(out.print, soft_wrap=True)  # never wraps paths
 
 Data = Annotated[
     str,
     typer.Option(
         "--data",
         "-d",
-        help="A data set by name (see `tensorswitch data list`), or the path of your own.",
+        help="Name of a data set (see `tensorswitch data list`) or path of your own.",
     ),
 ]
 Components = Annotated[
-    int | None, typer.Option(help="Principal components to project on; 0 leaves the pixels.")
+    int | None, typer.Option(help="Number of principal components; 0 keeps the pixels.")
 ]
-Seed = Annotated[int, typer.Option(help="Seed of weights and order.")]
+Seed = Annotated[int, typer.Option(help="Seed of the weights and of the order of the rows.")]
 
 
 def _version(wanted: bool) -> None:
+    """Print the version and exit."""
     if wanted:
         print(tensorswitch.__version__)
         raise typer.Exit
@@ -71,6 +72,7 @@ def options(
         ),
     ] = False,
 ) -> None:
+    """Handle the options that come before the command."""
     _state["debug"] = debug
 
 
@@ -79,32 +81,33 @@ _state = {"debug": False}
 
 @contextmanager
 def stoppable(folder: Path) -> Iterator[None]:
-    """Ctrl-C leaves a folder to go on from."""
+    """Turn Ctrl-C into a message on how to resume."""
     try:
         yield
     except KeyboardInterrupt:
-        err.print(f"stopped; the same command goes on from what is in {folder}")
+        err.print(f"stopped; run the same command again to resume from {folder}")
         raise typer.Exit(130) from None
 
 
 def load(data: str) -> Dataset:
-    """Ctrl-C while data are read or fetched leaves nothing behind."""
+    """Load a data set, exiting quietly on Ctrl-C."""
     try:
         return datasets.load(data)
     except KeyboardInterrupt:
-        err.print("stopped; nothing was begun")
+        err.print("stopped while loading data")
         raise typer.Exit(130) from None
 
 
 def describe(content: Dataset) -> str:
+    """Return size, shape and number of classes of a data set in one line."""
     shape = " × ".join(map(str, content.train_images.shape[1:]))
-    kind = "images" if content.train_images.ndim == 4 else "rows of features"
-    rows = f"{len(content.train_images)} to learn, {len(content.test_images)} to test"
-    return f"{content.name}: {rows}, {kind} {shape}, {len(content.class_names)} classes"
+    kind = f"images of {shape}" if content.train_images.ndim == 4 else f"rows of {shape} features"
+    rows = f"{len(content.train_images)} training and {len(content.test_images)} test {kind}"
+    return f"{content.name}: {rows}, {len(content.class_names)} classes"
 
 
 def main() -> None:
-    """Errors are one line with what to do; tracebacks only with --debug."""
+    """Run the command line, printing errors in one line (or as tracebacks with --debug)."""
     from tensorswitch.training import DivergedError
 
     known: Any = (

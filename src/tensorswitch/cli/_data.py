@@ -10,19 +10,17 @@ from rich.table import Table
 from tensorswitch import data as datasets
 from tensorswitch.cli._app import app, describe, out, say
 
-data_app = typer.Typer(
-    no_args_is_help=True, help="Data sets: which there are, fetch them, look at one."
-)
+data_app = typer.Typer(no_args_is_help=True, help="List, download and inspect data sets.")
 app.add_typer(data_app, name="data")
 
 
 @data_app.command("list")
 def data_list() -> None:
-    """The data sets known by name, and whether they are at hand."""
-    table = Table("name", "at hand", "where it is looked for")
+    """List the data sets known by name, and whether they are available locally."""
+    table = Table("name", "available", "location")
     for name in datasets.NAMES:
         if name == "digits":
-            table.add_row(name, "yes", "comes with scikit-learn")
+            table.add_row(name, "yes", "included in scikit-learn")
             continue
         place = datasets.found(name)
         table.add_row(
@@ -36,17 +34,19 @@ def data_list() -> None:
 @data_app.command("fetch")
 def data_fetch(
     name: str,
-    extra: Annotated[bool, typer.Option("--extra", help="SVHN's extra images too.")] = False,
+    extra: Annotated[
+        bool, typer.Option("--extra", help="Include the extra images of SVHN.")
+    ] = False,
 ) -> None:
-    """Download a data set, check it, and say where it is."""
+    """Download a data set, verify its checksums and print its location."""
     say(f"{name} is in {datasets.fetch(name, extra=extra)}")
 
 
 @data_app.command("info")
 def data_info(
-    name: Annotated[str, typer.Argument(help="A data set by name, or the path of your own.")],
+    name: Annotated[str, typer.Argument(help="Name of a data set or path of your own.")],
 ) -> None:
-    """How many rows, of what shape, in which classes."""
+    """Show the size and shape of a data set and the rows of each class."""
     content = datasets.load(name)
     say(describe(content))
     table = Table("class", "training", "test")

@@ -1,4 +1,4 @@
-"""Commands that run experiments: compare, sweep, run, paper."""
+"""Commands for experiments: compare, sweep, run, paper, compact."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from tensorswitch._files import make_folder
 from tensorswitch.cli._app import (
     Components,
     Data,
@@ -27,11 +28,11 @@ from tensorswitch.cli._app import (
 )
 from tensorswitch.history import percent
 
-Depth = Annotated[int | None, typer.Option(help="Hidden layers.")]
-Width = Annotated[int | None, typer.Option(help="Units (gates) of each.")]
+Depth = Annotated[int | None, typer.Option(help="Number of hidden layers.")]
+Width = Annotated[int | None, typer.Option(help="Units (gates) per layer.")]
 Epochs = Annotated[int | None, typer.Option(help="Passes over the data.")]
 Rate = Annotated[float | None, typer.Option("--lr", help="Learning rate.")]
-Batch = Annotated[int | None, typer.Option(help="Rows of a step.")]
+Batch = Annotated[int | None, typer.Option(help="Rows per step.")]
 
 
 @app.command()
@@ -39,10 +40,12 @@ def compare(
     data: Data = "digits",
     folder: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Where results go; a run that was stopped goes on there."),
+        typer.Option(
+            "--out", "-o", help="Output folder, by default compare-NAME; interrupted runs resume."
+        ),
     ] = None,
     methods: Annotated[
-        str | None, typer.Option(help="Some of the methods, with commas between them.")
+        str | None, typer.Option(help="Comma-separated methods; by default all of them.")
     ] = None,
     depth: Depth = None,
     width: Width = None,
@@ -52,8 +55,8 @@ def compare(
     components: Components = None,
     seed: Seed = 0,
 ) -> None:
-    """Train SS and every TS method on one data set; print the table and write report.html."""
-    from tensorswitch.experiments.comparison import COMPARED, check_methods
+    """Compare SS and all TS methods on one data set; print a table and write report.html."""
+    from tensorswitch.experiments.comparison import COMPARED, Settings, check_methods
     from tensorswitch.experiments.comparison import compare as run
     from tensorswitch.experiments.experiment import METHODS
     from tensorswitch.experiments.report import HEADER, cells, write_report
@@ -70,7 +73,9 @@ def compare(
     }
     folder = folder or Path(f"compare-{content.name}")
     chosen = check_methods([m.strip() for m in methods.split(",")] if methods else COMPARED)
-    say(f"{describe(content)}; results go to {folder}")
+    Settings.for_data(content, **given)  # raises before any progress is shown
+    make_folder(folder)
+    say(f"{describe(content)}; writing results to {folder}")
     columns = [
         TextColumn("{task.description:28}"),
         BarColumn(),
@@ -105,44 +110,43 @@ def compare(
         table.add_row(*row)
     out.print(table)
     write_report(result, folder / "report.html", shlex.join(["tensorswitch", *sys.argv[1:]]))
-    say(f"Curves and filters: {folder / 'report.html'}")
+    say(f"Report: {folder / 'report.html'}")
     _report_failures(result.records)
 
 
 Jobs = Annotated[
-    int | None, typer.Option(help="Experiments at a time; by default one for each core.", min=1)
+    int | None, typer.Option(help="Experiments to run at a time; by default one per core.", min=1)
 ]
 Dask = Annotated[
     str | None,
     typer.Option(
-        help="Address of a Dask scheduler, whose workers then do them; they must see the same folders."
+        help="Address of a Dask scheduler whose workers run the experiments; "
+        "they must share the output folder."
     ),
 ]
-Retry = Annotated[bool, typer.Option("--retry", help="Do those that failed again.")]
+Retry = Annotated[bool, typer.Option("--retry", help="Run failed experiments again.")]
 
 
 @app.command()
 def sweep(
     file: Annotated[
         Path,
-        typer.Argument(
-            help="A TOML file with grids of settings; lists in them are varied over. README shows one."
-        ),
+        typer.Argument(help="TOML file with grids of settings; see README for an example."),
     ],
     folder: Annotated[
         Path | None,
         typer.Option(
             "--out",
             "-o",
-            help="Where results go, by default the name of the file; what is there is not done again.",
+            help="Output folder, by default the name of the file; results in it are reused.",
         ),
     ] = None,
     jobs: Jobs = None,
     dask: Dask = None,
     retry: Retry = False,
-    device: Annotated[str, typer.Option(help="Where torch computes.")] = "cpu",
+    device: Annotated[str, typer.Option(help="Device for training.")] = "cpu",
 ) -> None:
-    """Run a grid of experiments; each leaves a result file, and a sweep that was stopped goes on where it was."""
+    """Run grids of experiments with one result file each; interrupted sweeps can be resumed."""
     from tensorswitch.experiments.experiment import METHODS, Experiment
     from tensorswitch.experiments.grid import experiments_from_toml
     from tensorswitch.experiments.live import best_records
@@ -174,6 +178,7 @@ def sweep(
 
 
 def _setting(value: Any) -> str:
+    """Return the value of a setting as it is shown in tables."""
     return (
         ", ".join(map(_setting, value))
         if isinstance(value, tuple)
@@ -187,23 +192,23 @@ def _setting(value: Any) -> str:
 def run_experiment(
     settings: Annotated[
         list[str],
-        typer.Argument(help="NAME=VALUE, such as data=mnist method=ts-lrc depth=2 components=256."),
+        typer.Argument(help="NAME=VALUE, e.g. data=mnist method=ts-lrc depth=2 components=256."),
     ],
     folder: Annotated[
         Path,
-        typer.Option("--out", "-o", help="Where the result goes; what is there is not done again."),
+        typer.Option("--out", "-o", help="Output folder; results in it are reused."),
     ] = Path("runs"),
-    device: Annotated[str, typer.Option(help="Where torch computes.")] = "cpu",
+    device: Annotated[str, typer.Option(help="Device for training.")] = "cpu",
 ) -> None:
     """Run one experiment of a sweep or of the paper."""
     from tensorswitch.experiments.experiment import Experiment
 
     pairs = [setting.split("=", 1) for setting in settings]
     if wrong := [p[0] for p in pairs if len(p) != 2]:
-        raise ValueError(f"settings are written NAME=VALUE; got {', '.join(wrong)}")
+        raise ValueError(f"settings must have the form NAME=VALUE; got {', '.join(wrong)}")
     if len(dict(pairs)) < len(pairs):
         raise ValueError(
-            f"each setting may be given once; got {' '.join(name for name, _ in pairs)}"
+            f"settings must not be repeated; got {' '.join(name for name, _ in pairs)}"
         )
     given = {
         name: value if name in ("data", "method") else _toml_value(value) for name, value in pairs
@@ -219,7 +224,7 @@ def run_experiment(
 
 
 def _toml_value(text: str) -> Any:
-    """Numbers, lists and truth values as TOML has them; anything else is a word."""
+    """Parse a number, list or boolean as in TOML; anything else is a string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
@@ -227,6 +232,7 @@ def _toml_value(text: str) -> Any:
 
 
 def _report_failures(records: Any) -> None:
+    """Print failed experiments, and exit with an error if there are any."""
     from tensorswitch.experiments.live import title
 
     failed = [r for r in records if r.error is not None]
@@ -239,6 +245,7 @@ def _report_failures(records: Any) -> None:
 def _sweep(
     experiments: Any, folder: Path, jobs: int | None, dask: str | None, retry: bool, device: str
 ) -> Any:
+    """Run experiments with a live table."""
     from tensorswitch.experiments.live import live_table
     from tensorswitch.experiments.sweeps import sweep as run
 
@@ -259,13 +266,15 @@ def paper(
     what: Annotated[
         str,
         typer.Argument(
-            help="table1 (errors of every method), figure2 (kernels), figure4 (CNN pairs), figure5 (filters), or all."
+            help="table1 (errors of all methods), figure2 (kernels), figure4 (pairs of CNNs), "
+            "figure5 (filters) or all."
         ),
     ],
     scale: Annotated[
         str,
         typer.Option(
-            help="smoke (a minute, on the digits), small (hours on two cores) or full (the paper's whole grid)."
+            help="smoke (a minute, on the digits), small (hours on two cores) or "
+            "full (the whole grid of the paper)."
         ),
     ] = "smoke",
     folder: Annotated[
@@ -273,22 +282,22 @@ def paper(
         typer.Option(
             "--out",
             "-o",
-            help="Where all goes, by default paper-SCALE; what is there is not done again.",
+            help="Output folder, by default paper-SCALE; results in it are reused.",
         ),
     ] = None,
     jobs: Jobs = None,
     dask: Dask = None,
     retry: Retry = False,
     no_run: Annotated[
-        bool, typer.Option("--no-run", help="Take the results that are there, and run nothing.")
+        bool, typer.Option("--no-run", help="Use existing results and run no experiments.")
     ] = False,
 ) -> None:
-    """Reproduce a table or figure of the paper from the experiments it is made of, and write report.html."""
+    """Run the experiments of a table or figure of the paper; write it and report.html."""
     from tensorswitch.experiments.live import live_table
     from tensorswitch.paper import reproduce
 
     folder = folder or Path(f"paper-{scale}")
-    say(f"Results go to {folder}")
+    say(f"Writing results to {folder}")
     with stoppable(folder):
         result = reproduce(
             what,
@@ -304,8 +313,22 @@ def paper(
     if what in ("table1", "all"):
         out.print(result.terminal_table(out.width))
     for path in result.paths:
-        say(f"Written: {path}")
+        say(f"Wrote {path}")
     for missing in result.left_out:
         say(f"Left out: {missing}")
-    if not no_run:  # what failed earlier is among what is left out
+    if not no_run:  # otherwise earlier failures are listed as left out
         _report_failures(result.records)
+
+
+@app.command()
+def compact(
+    source: Annotated[Path, typer.Argument(help="Folder with the record files of a sweep.")],
+    target: Annotated[
+        Path, typer.Argument(help="Output folder; the same folder replaces the files.")
+    ],
+) -> None:
+    """Shrink records: drop the filters of wide networks and round epochs to six digits."""
+    from tensorswitch.experiments.records import compact_records
+
+    paths = compact_records(source, target)
+    say(f"Wrote {len(paths)} records to {target}")

@@ -22,22 +22,23 @@ from tensorswitch.data import Preparation
 
 
 def _from_toml(context: typer.Context, path: Path | None) -> Path | None:
-    """Settings of a file become defaults, which options on the command line override."""
+    """Use the settings of a TOML file as defaults of the command-line options."""
     if path is None:
         return None
     try:
         settings = tomllib.loads(path.read_text())
     except FileNotFoundError:
-        raise typer.BadParameter(f"{path} is not there") from None
+        raise typer.BadParameter(f"{path} does not exist") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise typer.BadParameter(f"{path} is not a TOML file: {error}") from None
+        raise typer.BadParameter(f"{path} is not a valid TOML file: {error}") from None
     known = {p.name: p for p in context.command.params}
     settings = {
         {"out": "folder"}.get(key, key.replace("-", "_")): value for key, value in settings.items()
     }
     if unknown := [key for key in settings if key not in known or key == "config"]:
+        names = ["out" if name == "folder" else name for name in known if name != "config"]
         raise typer.BadParameter(
-            f"{path} sets {', '.join(unknown)}; known are {', '.join('out' if k == 'folder' else k for k in known if k != 'config')}"
+            f"{path} has unknown settings {', '.join(unknown)}; expected some of {', '.join(names)}"
         )
     context.default_map = {**(context.default_map or {}), **settings}
     return path
@@ -51,41 +52,45 @@ def train(
         typer.Option(
             "--out",
             "-o",
-            help="Where checkpoints, history and the model go; a run that was stopped goes on there.",
+            help="Folder for checkpoints, history and model; interrupted runs resume from it.",
         ),
     ] = Path("run"),
-    kind: Annotated[str, typer.Option(help="ss, ts-lrc, ts-ibp-lrc or ts-ibp.")] = "ts-lrc",
+    kind: Annotated[
+        str, typer.Option(help="Kind of network: ss, ts-lrc, ts-ibp-lrc or ts-ibp.")
+    ] = "ts-lrc",
     architecture: Annotated[str, typer.Option(help="mlp or cnn.")] = "mlp",
-    depth: Annotated[int, typer.Option(help="Hidden layers.")] = 2,
-    width: Annotated[int, typer.Option(help="Units (gates) of each.")] = 256,
-    convolutions: Annotated[int, typer.Option(help="Convolutions in each block of a cnn.")] = 1,
+    depth: Annotated[int, typer.Option(help="Number of hidden layers.")] = 2,
+    width: Annotated[int, typer.Option(help="Units (gates) per layer.")] = 256,
+    convolutions: Annotated[int, typer.Option(help="Convolutions per block of a cnn.")] = 1,
     epochs: Annotated[
-        int, typer.Option(help="Passes over the data, those before a stop included.")
+        int, typer.Option(help="Total passes over the data, including those of resumed runs.")
     ] = 10,
     optimizer: Annotated[str, typer.Option(help="sgd, adam or adamw.")] = "sgd",
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
-    momentum: Annotated[float, typer.Option(help="Of sgd.")] = 0.9,
-    weight_decay: Annotated[float, typer.Option(help="L2 penalty on what is trained.")] = 1e-3,
-    batch_size: Annotated[int, typer.Option(help="Rows of a step.")] = 128,
+    momentum: Annotated[float, typer.Option(help="Momentum of sgd.")] = 0.9,
+    weight_decay: Annotated[float, typer.Option(help="L2 penalty on the trained weights.")] = 1e-3,
+    batch_size: Annotated[int, typer.Option(help="Rows per step.")] = 128,
     patience: Annotated[
         int | None,
-        typer.Option(help="Stop after so many epochs without a better validation error."),
+        typer.Option(help="Stop after this many epochs without a lower validation error."),
     ] = None,
     components: Components = None,
-    device: Annotated[str, typer.Option(help="Where torch computes.")] = "cpu",
-    precision: Annotated[str | None, typer.Option(help="bf16 for products in bfloat16.")] = None,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write events too.")] = False,
+    device: Annotated[str, typer.Option(help="Device for training.")] = "cpu",
+    precision: Annotated[str | None, typer.Option(help="bf16 multiplies in bfloat16.")] = None,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write TensorBoard events, too.")
+    ] = False,
     seed: Seed = 0,
     config: Annotated[
         Path | None,
         typer.Option(
-            help="A TOML file with any of these settings.", callback=_from_toml, is_eager=True
+            help="TOML file with any of these settings.", callback=_from_toml, is_eager=True
         ),
     ] = None,
 ) -> None:
-    """Train one network, and keep the epoch of least validation error in OUT/model.safetensors.
+    """Train a network; the epoch of lowest validation error is kept in OUT/model.safetensors.
 
-    Under torchrun every process takes its share of each batch, which then has as many times BATCH_SIZE rows.
+    Under torchrun, each of the N processes handles BATCH_SIZE rows of a batch of N × BATCH_SIZE.
     """
     from tensorswitch.models import cnn, mlp, save_model
     from tensorswitch.training import BEST, Learner, Rows
@@ -105,7 +110,8 @@ def train(
         network = mlp(split.train.shape[1], classes, kind=kind, depth=depth, width=width)
     elif split.train.ndim != 4:
         raise ValueError(
-            f"{content.name} has rows of {split.train.shape[1]} features, no images, for a cnn to look at; use --architecture mlp"
+            f"a CNN needs images, but {content.name} has rows of {split.train.shape[1]} features; "
+            "use --architecture mlp"
         )
     else:
         network = cnn(
@@ -128,7 +134,7 @@ def train(
     learner = Learner(network, seed=seed, device=_own_device(device), **settings)
     rows = [Rows.from_numpy(x, y) for x, y in zip(split[0:6:2], split[1:6:2], strict=True)]
     if first:
-        say(f"{describe(content)}; {kind} {architecture}; results go to {folder}")
+        say(f"{describe(content)}; {kind} {architecture}; writing results to {folder}")
     notes = {
         "data": content.fingerprint,
         "components": components or None,
@@ -158,21 +164,20 @@ def train(
     best, start = history.best, history.epochs[0]
     if len(history.epochs) > epochs:
         say(
-            f"{folder} has {len(history.epochs)} epochs already, more than the {epochs} asked for; none was added."
+            f"{folder} already has {len(history.epochs)} epochs, more than the {epochs} requested; "
+            "none were added."
         )
-    by = (
-        "validation error"
-        if len(split.validation)
-        else "training loss, as there are no rows for validation"
-    )
+    validated = len(split.validation) > 0
+    by = "validation error" if validated else "training loss (there are no validation rows)"
     say(
-        f"Test error {100 * start.test_error:.2f} % after one pass, {100 * best.test_error:.2f} % at epoch {best.epoch}, best by {by}."
+        f"Test error {100 * start.test_error:.2f} % after one pass, "
+        f"{100 * best.test_error:.2f} % at epoch {best.epoch}, best by {by}."
     )
     say(f"Model: {folder / 'model.safetensors'}; history: {folder / 'history.csv'}")
 
 
 def _join_processes(device: str) -> bool:
-    """Meet the other processes that torchrun has started; True for the first of them, and for one that is alone."""
+    """Join the processes of torchrun, if any; return whether this is the first process."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not torch.distributed.is_initialized():
         torch.distributed.init_process_group("nccl" if device.startswith("cuda") else "gloo")
         atexit.register(torch.distributed.destroy_process_group)
@@ -180,6 +185,7 @@ def _join_processes(device: str) -> bool:
 
 
 def _own_device(device: str) -> str:
+    """Return the device of this process."""
     return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" else device
 
 
@@ -187,18 +193,16 @@ def _own_device(device: str) -> str:
 def predict(
     model: Annotated[
         Path,
-        typer.Argument(
-            help="A model.safetensors, or the folder of `tensorswitch train` that has one."
-        ),
+        typer.Argument(help="A model.safetensors, or the output folder of `tensorswitch train`."),
     ],
     data: Annotated[
         str,
         typer.Argument(
-            help="A data set, whose test rows are taken, or a .npy file of rows or images alone."
+            help="A data set, of which the test rows are used, or a .npy file of rows or images."
         ),
     ],
     target: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write the predictions there, as CSV.")
+        Path | None, typer.Option("--out", "-o", help="CSV file for the predictions.")
     ] = None,
 ) -> None:
     """Predict labels with a trained network."""
@@ -209,17 +213,19 @@ def predict(
     network, extra, notes = load_model_with_extra(path)
     if "mean" not in extra or "class_names" not in notes:
         raise ValueError(
-            f"{path} does not say how its inputs are prepared; use a model that `tensorswitch train` made"
+            f"{path} does not describe the preparation of its inputs; "
+            "use a model written by `tensorswitch train`"
         )
     names = notes["class_names"]
     images, labels = _rows_to_predict(data)
     if not len(images):
         raise ValueError(f"{data} has no rows to predict")
     if target is not None and target.is_dir():
-        raise ValueError(f"{target} is a folder; name a file for the predictions")
+        raise ValueError(f"{target} is a folder; give the path of a file for the predictions")
     if str(images.dtype) != notes.get("type"):
         raise ValueError(
-            f"{data} holds {images.dtype}, but the model learned from {notes.get('type')}; bytes count as pixels, so use the same type"
+            f"{data} contains {images.dtype}, but the model was trained on {notes.get('type')}; "
+            "use the same type, since bytes are scaled as pixels"
         )
     if not np.isfinite(images).all():
         raise ValueError(f"{data} contains NaN or infinity")
@@ -230,7 +236,8 @@ def predict(
     if labels is not None:
         if unknown := sorted({*labels} - {*names}):
             err.print(
-                f"note: the model does not know the classes {', '.join(unknown)} of {data}; their rows count as errors",
+                f"note: the model does not know the classes {', '.join(unknown)} of {data}; "
+                "their rows count as errors",
                 soft_wrap=True,
             )
         error = float(np.mean(np.array(names)[found] != labels))
@@ -249,6 +256,7 @@ def predict(
 
 
 def _rows_to_predict(data: str) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return rows to predict and, for a data set, their labels."""
     from tensorswitch.data.readers import read_npy
     from tensorswitch.data.sources import as_rows, labels_beside
 

@@ -1,5 +1,8 @@
-"""Data sets: embedded, downloaded or the user's own, and the paper's preparation of them.
+"""Data sets: embedded, downloaded or read from files, and the paper's preprocessing.
 
+Examples
+--------
+>>> from tensorswitch.data import load
 >>> data = load("digits")
 >>> data.train_images.shape, data.train_images.dtype
 ((1257, 1, 8, 8), dtype('uint8'))

@@ -1,4 +1,4 @@
-"""A data set as it comes, and as the paper prepares it."""
+"""Data sets and the paper's preprocessing."""
 
 from __future__ import annotations
 
@@ -16,17 +16,48 @@ VALIDATION = 5000
 
 
 class Preparation(NamedTuple):
-    """From images to inputs: ``(pixels − mean) basis``, with pixels in [0, 1] and 28 × 28 images padded to 32 × 32."""
+    """Preprocess images to inputs, ``(pixels − mean) basis``.
 
-    mean: np.ndarray  # (channels, height, width), or (features,)
-    basis: np.ndarray | None  # (features, components)
+    Pixels are scaled to [0, 1], and images of 28 × 28 are zero-padded to 32 × 32.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (channels, height, width) or (features,)
+        Mean of the training images.
+    basis : ndarray of shape (features, components) or None
+        Principal components to project on.
+    flat : bool
+        Whether to flatten images to rows.
+    """
+
+    mean: np.ndarray
+    basis: np.ndarray | None
     flat: bool
 
     def __call__(self, images: np.ndarray) -> np.ndarray:
+        """Return the inputs of images of shape (rows, channels, height, width).
+
+        Parameters
+        ----------
+        images : ndarray of shape (rows, channels, height, width) or (rows, features)
+            Images or rows of a table.
+
+        Returns
+        -------
+        ndarray of float32
+            The inputs, of shape (rows, components) with a basis, (rows, features) if ``flat``, and
+            the shape of the padded images otherwise.
+
+        Raises
+        ------
+        DataError
+            If the images do not have the shape of the training images.
+        """
         x = _pixels(images)
         if x.shape[1:] != self.mean.shape:
             raise DataError(
-                f"images have shape {images.shape[1:]} each, but those that were learned from came out as {self.mean.shape}"
+                f"images have shape {images.shape[1:]} each, which does not match the shape of the "
+                f"training images after preprocessing, {self.mean.shape}"
             )
         x -= self.mean
         if self.basis is not None:
@@ -36,7 +67,25 @@ class Preparation(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Inputs and labels for training, validation and test, and how new images are prepared alike."""
+    """Hold inputs and labels for training, validation and test.
+
+    Parameters
+    ----------
+    train : ndarray of shape (n_train, …)
+        Training inputs.
+    train_labels : ndarray of shape (n_train,)
+        Training labels.
+    validation : ndarray of shape (n_validation, …)
+        Validation inputs.
+    validation_labels : ndarray of shape (n_validation,)
+        Validation labels.
+    test : ndarray of shape (n_test, …)
+        Test inputs.
+    test_labels : ndarray of shape (n_test,)
+        Test labels.
+    preparation : Preparation
+        The preprocessing, for further images.
+    """
 
     train: np.ndarray
     train_labels: np.ndarray
@@ -49,7 +98,34 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class Dataset:
-    """Images are uint8, (rows, channels, height, width); tables are floats, (rows, features). Labels count from 0 and index ``class_names``."""
+    """Hold a data set of images or of rows of a table.
+
+    Parameters
+    ----------
+    name : str
+        Name of the data set.
+    train_images : ndarray of shape (n_train, channels, height, width) or (n_train, features)
+        Training images, with pixels of type uint8, or rows of a table, of a floating-point type.
+    train_labels : ndarray of shape (n_train,)
+        Training labels, indices into ``class_names``.
+    test_images : ndarray of shape (n_test, channels, height, width) or (n_test, features)
+        Test images or rows.
+    test_labels : ndarray of shape (n_test,)
+        Test labels, indices into ``class_names``.
+    class_names : tuple of str
+        Names of the classes.
+
+    Raises
+    ------
+    DataError
+        If images and labels are inconsistent or images contain NaN or infinity.
+
+    Examples
+    --------
+    >>> from tensorswitch.data import load
+    >>> load("digits")
+    Dataset('digits', 1257 + 540 rows of (1, 8, 8), 10 classes)
+    """
 
     name: str
     train_images: np.ndarray
@@ -71,20 +147,23 @@ class Dataset:
                 raise DataError(f"{self.name}: the {part} rows contain NaN or infinity")
             if labels.min() < 0 or labels.max() >= len(self.class_names):
                 raise DataError(
-                    f"{self.name}: {part} labels run from {labels.min()} to {labels.max()}, but there are {len(self.class_names)} classes"
+                    f"{self.name}: {part} labels range from {labels.min()} to {labels.max()}, "
+                    f"but there are {len(self.class_names)} classes"
                 )
-        if self.train_images.shape[1:] != self.test_images.shape[1:]:
+        train, test = self.train_images.shape[1:], self.test_images.shape[1:]
+        if train != test:
             raise DataError(
-                f"{self.name}: training images are {self.train_images.shape[1:]} but test images {self.test_images.shape[1:]}"
+                f"{self.name}: training images have shape {train}, but test images have {test}"
             )
 
     def __repr__(self) -> str:
         rows = f"{len(self.train_images)} + {len(self.test_images)}"
-        return f"Dataset({self.name!r}, {rows} rows of {self.train_images.shape[1:]}, {len(self.class_names)} classes)"
+        shape, classes = self.train_images.shape[1:], len(self.class_names)
+        return f"Dataset({self.name!r}, {rows} rows of {shape}, {classes} classes)"
 
     @cached_property
     def fingerprint(self) -> str:
-        """A short name that changes with the data."""
+        """A short hash of the content."""
         digest = hashlib.blake2b(
             repr((self.class_names, self.train_images.shape, self.train_images.dtype)).encode(),
             digest_size=8,
@@ -101,35 +180,62 @@ class Dataset:
         flat: bool = True,
         seed: int = 0,
     ) -> Split:
-        """The paper's preparation: shuffle, keep the last training images for validation, subtract the training mean, project.
+        """Split and preprocess the data set as in the paper [1]_.
+
+        Training images are shuffled, the last of them are held out for validation, the mean of the
+        remaining ones is subtracted, and optionally all images are projected on their principal
+        components.
 
         Parameters
         ----------
-        components : principal components to project on (no whitening), fitted on the training images; None leaves the pixels
-        validation : rows kept for validation; by default 5,000, or a fifth of the training images where these are fewer than 25,000
-        flat : rows of numbers, or else images with their axes (not with components)
-        seed : of the shuffle
+        components : int, optional
+            Number of principal components to project on, without whitening. By default the pixels
+            are kept.
+        validation : int, optional
+            Number of rows to hold out for validation. By default 5,000, or a fifth of the training
+            images if there are fewer than 25,000.
+        flat : bool, default=True
+            Whether to flatten images to rows. It must be True with ``components``.
+        seed : int, default=0
+            Seed of the shuffle.
+
+        Returns
+        -------
+        Split
+            Inputs and labels for training, validation and test.
+
+        References
+        ----------
+        .. [1] C.-Y. Tsai, A. Saxe and D. Cox, "Tensor Switching Networks", NIPS 2016,
+           arXiv:1610.10087.
+
+        Examples
+        --------
+        >>> from tensorswitch.data import load
+        >>> split = load("digits").protocol(components=16, validation=200)
+        >>> split.train.shape, split.validation.shape, split.test.shape
+        ((1057, 16), (200, 16), (540, 16))
         """
         rows = len(self.train_images)
         if validation is None:
             validation = VALIDATION if rows >= 5 * VALIDATION else rows // 5
         if not 0 <= validation < rows:
             raise ValueError(
-                f"validation must be at least 0 and below the number of training images, {rows}; got {validation}"
+                "validation must be non-negative and less than the number of training images, "
+                f"{rows}; got {validation}"
             )
         if components is not None and not flat:
             raise ValueError(
-                "images projected on principal components are no longer images: give components or flat=False, not both"
+                "components and flat=False exclude each other: images projected on principal "
+                "components are rows of numbers"
             )
         order = np.random.default_rng(seed).permutation(rows)
         x, y, kept = _pixels(self.train_images[order]), self.train_labels[order], rows - validation
         mean = x[:kept].mean(0)
         x -= mean
-        basis = (
-            None
-            if components is None
-            else principal_components(x[:kept].reshape(kept, -1), components)
-        )
+        basis = None
+        if components is not None:
+            basis = principal_components(x[:kept].reshape(kept, -1), components)
         preparation = Preparation(mean, basis, flat)
         if basis is not None:
             x = x.reshape(rows, -1) @ basis
@@ -147,7 +253,7 @@ class Dataset:
 
 
 def _pixels(images: np.ndarray) -> np.ndarray:
-    """float32; bytes become numbers in [0, 1], and images of 28 × 28 are padded to 32 × 32 with zeros."""
+    """Convert to float32, scale bytes to [0, 1], and zero-pad images of 28 × 28 to 32 × 32."""
     x = images.astype(np.float32)
     if images.dtype == np.uint8:
         x /= 255

@@ -1,4 +1,4 @@
-"""Where data sets come from: scikit-learn, a folder, the cache, a download, or a path of the user."""
+"""Sources of data sets: scikit-learn, a folder, the cache, a download, or the user's own files."""
 
 from __future__ import annotations
 
@@ -34,11 +34,26 @@ CLOTHES = (
     "ankle boot",
 )
 CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-TEST_SHARE = 0.3  # where the data come without a test set
+CIFAR_ARCHIVE = "cifar-10-binary.tar.gz"
+TEST_SHARE = 0.3  # of the rows, if the data come without a test set
 
 
 class Source(NamedTuple):
-    """Mirrors, files with their SHA-256, and the reader of a folder with them."""
+    """Describe a data set that can be downloaded.
+
+    Parameters
+    ----------
+    mirrors : tuple of str
+        Addresses to download from, in order of preference.
+    files : dict of str to str
+        Names of the files and their SHA-256.
+    read : callable
+        Reader of a folder with the files; its second argument says whether to read extra files.
+    class_names : tuple of str
+        Names of the classes.
+    optional : tuple of str, default=()
+        Files that are only needed if extra images are requested.
+    """
 
     mirrors: tuple[str, ...]
     files: dict[str, str]
@@ -59,22 +74,17 @@ def _read_idx_folder(folder: Path, extra: bool = False) -> tuple[np.ndarray, ...
     for name, array, axes in zip(names, parts, (3, 1, 3, 1), strict=True):
         if array.ndim != axes or not array.size:
             raise DataError(
-                f"{folder}: the {name} have shape {array.shape}, expected {axes} axes of at least one entry"
+                f"{folder}: the {name} have shape {array.shape}, expected {axes} non-empty axes"
             )
-    return (
-        images[:, None],
-        labels.astype(np.int64),
-        test_images[:, None],
-        test_labels.astype(np.int64),
-    )
+    train = images[:, None], labels.astype(np.int64)
+    return *train, test_images[:, None], test_labels.astype(np.int64)
 
 
 def _read_cifar_folder(folder: Path, extra: bool = False) -> tuple[np.ndarray, ...]:
     unpacked = folder / "cifar-10-batches-bin"
-    path = unpacked if unpacked.is_dir() else folder / "cifar-10-binary.tar.gz"
-    return *read_cifar10(path, [f"data_batch_{i}.bin" for i in range(1, 6)]), *read_cifar10(
-        path, ["test_batch.bin"]
-    )
+    path = unpacked if unpacked.is_dir() else folder / CIFAR_ARCHIVE
+    train = read_cifar10(path, [f"data_batch_{i}.bin" for i in range(1, 6)])
+    return *train, *read_cifar10(path, ["test_batch.bin"])
 
 
 def _read_svhn_folder(folder: Path, extra: bool = False) -> tuple[np.ndarray, ...]:
@@ -85,18 +95,24 @@ def _read_svhn_folder(folder: Path, extra: bool = False) -> tuple[np.ndarray, ..
     return *train, *test
 
 
+def _idx_files(*checksums: str) -> dict[str, str]:
+    """Return the names of the four IDX files with their SHA-256."""
+    stems = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+    return {f"{stem}-ubyte.gz": checksum for stem, checksum in zip(stems, checksums, strict=True)}
+
+
 SOURCES = {
     "mnist": Source(
         (
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
             "https://storage.googleapis.com/cvdf-datasets/mnist/",
         ),
-        {
-            "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-            "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-            "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-            "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-        },
+        _idx_files(
+            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+        ),
         _read_idx_folder,
         DIGITS,
     ),
@@ -105,20 +121,18 @@ SOURCES = {
             "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
             "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
         ),
-        {
-            "train-images-idx3-ubyte.gz": "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-            "train-labels-idx1-ubyte.gz": "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-            "t10k-images-idx3-ubyte.gz": "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-            "t10k-labels-idx1-ubyte.gz": "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
-        },
+        _idx_files(
+            "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+            "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+            "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+            "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+        ),
         _read_idx_folder,
         CLOTHES,
     ),
     "cifar10": Source(
         ("https://www.cs.toronto.edu/~kriz/",),
-        {
-            "cifar-10-binary.tar.gz": "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
-        },
+        {CIFAR_ARCHIVE: "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"},
         _read_cifar_folder,
         CIFAR,
     ),
@@ -138,17 +152,42 @@ NAMES = ("digits", *SOURCES)
 
 
 def load(name: str | Path, *, extra: bool = False, download: bool = True) -> Dataset:
-    """A data set by name, or the user's own by path.
+    """Load a data set by its name, or from a file or folder.
 
     Parameters
     ----------
-    name : "digits" (comes with scikit-learn), "mnist", "fashion-mnist", "cifar10", "svhn"; or a path to
-        an ``.npz`` with ``x_train, y_train, x_test, y_test`` or ``x, y``;
-        a ``.npy`` of rows with the labels beside it (``x.npy`` and ``y.npy``, or ``images.npy`` and ``labels.npy``);
-        a ``.csv`` or ``.parquet`` table with a column of labels; a folder with the four IDX files.
-        What comes without a test set gives three tenths of its rows to one.
-    extra : join SVHN's ``extra`` images to the training images
-    download : fetch what is neither in ``$TENSORSWITCH_DATA/<name>`` nor in the cache
+    name : str or Path
+        One of "digits" (included in scikit-learn), "mnist", "fashion-mnist", "cifar10" and "svhn",
+        or a path to one of
+
+        - an ``.npz`` file with ``x_train, y_train, x_test, y_test`` or ``x, y``;
+        - a ``.npy`` file with the labels in another file next to it: ``x.npy`` and ``y.npy``, or
+          ``images.npy`` and ``labels.npy``;
+        - a ``.csv`` or ``.parquet`` table with a column of labels;
+        - a folder with the four IDX files of MNIST.
+
+        If there is no test set, 30 % of the rows are held out as one.
+    extra : bool, default=False
+        Whether to add the ``extra`` images of SVHN to the training images.
+    download : bool, default=True
+        Whether to download files that are neither in ``$TENSORSWITCH_DATA/<name>`` nor in the
+        cache.
+
+    Returns
+    -------
+    Dataset
+        The data set.
+
+    Raises
+    ------
+    DataError
+        If the data cannot be found, downloaded or read.
+
+    Examples
+    --------
+    >>> from tensorswitch.data import load
+    >>> load("digits")
+    Dataset('digits', 1257 + 540 rows of (1, 8, 8), 10 classes)
     """
     if name == "digits":
         return _digits()
@@ -156,85 +195,115 @@ def load(name: str | Path, *, extra: bool = False, download: bool = True) -> Dat
         folder = fetch(str(name), extra=extra) if download else found(str(name), extra)
         if folder is None:
             raise DataError(_how_to_get(str(name), _files(str(name), extra)))
-        images, labels, test_images, test_labels = SOURCES[str(name)].read(folder, extra)
-        return Dataset(
-            str(name), images, labels, test_images, test_labels, SOURCES[str(name)].class_names
-        )
+        source = SOURCES[str(name)]
+        images, labels, test_images, test_labels = source.read(folder, extra)
+        return Dataset(str(name), images, labels, test_images, test_labels, source.class_names)
     path = Path(name)
     if not str(name) or not path.exists():
         known = ", ".join(NAMES)
         raise DataError(
-            f"{str(name)!r} is neither a data set known by name ({known}) nor a file or folder that exists"
+            f"{str(name)!r} is neither a data set known by name ({known}) "
+            "nor an existing file or folder"
         )
     return _own(path)
 
 
 def folders(name: str) -> list[Path]:
-    """Where a data set is looked for: ``$TENSORSWITCH_DATA/<name>``, then the user's cache."""
+    """Return the folders that are searched for a data set.
+
+    Parameters
+    ----------
+    name : str
+        Name of the data set.
+
+    Returns
+    -------
+    list of Path
+        ``$TENSORSWITCH_DATA/<name>`` if the variable is set, then the user's cache.
+    """
     import pooch
 
-    places = (
-        [Path(os.environ["TENSORSWITCH_DATA"]) / name]
-        if os.environ.get("TENSORSWITCH_DATA")
-        else []
-    )
+    folder = os.environ.get("TENSORSWITCH_DATA")
+    places = [Path(folder) / name] if folder else []
     return [*places, Path(pooch.os_cache("tensorswitch")) / name]
 
 
 def fetch(name: str, *, extra: bool = False, progress: bool = True) -> Path:
-    """The folder with the files of a data set, which are downloaded and checked if they are not at hand."""
+    """Download a data set unless its files are already present, and return their folder.
+
+    Parameters
+    ----------
+    name : str
+        Name of the data set.
+    extra : bool, default=False
+        Whether to include the ``extra`` images of SVHN.
+    progress : bool, default=True
+        Show a progress bar.
+
+    Returns
+    -------
+    Path
+        The folder with the files.
+
+    Raises
+    ------
+    DataError
+        If there is nothing to download under this name, or no mirror provides a file with the
+        expected checksum.
+    """
     import pooch
 
     if name not in SOURCES:
-        raise DataError(
-            f"there is nothing to fetch for {name!r}; to be fetched are {', '.join(SOURCES)}"
-        )
+        raise DataError(f"there is nothing to fetch for {name!r}; choose from {', '.join(SOURCES)}")
     if (folder := found(name, extra)) is not None:
         return folder
     source, cache, files = SOURCES[name], folders(name)[-1], _files(name, extra)
     downloader = pooch.HTTPDownloader(progressbar=progress, timeout=60)
     for file in files:
-        errors = []
+        errors, checksum = [], f"sha256:{source.files[file]}"
         for mirror in source.mirrors:
-            try:  # into a temporary file, which takes its name when the checksum is right
-                pooch.retrieve(
-                    mirror + file,
-                    f"sha256:{source.files[file]}",
-                    file,
-                    cache,
-                    downloader=downloader,
-                )
+            try:  # pooch renames its temporary file only if the checksum is right
+                pooch.retrieve(mirror + file, checksum, file, cache, downloader=downloader)
                 break
-            except (
-                Exception
-            ) as error:  # whatever the network or the mirror does, the next mirror may do better
-                reason = (
-                    "the file there is not the expected one"
-                    if isinstance(error, ValueError)
-                    else f"{type(error).__name__}: {error}"
-                )
+            except Exception as error:  # whatever it is, the next mirror may work
+                reason = f"{type(error).__name__}: {error}"
+                if isinstance(error, ValueError):
+                    reason = "wrong checksum"
                 errors.append(f"{mirror + file} ({reason})")
         else:
             raise DataError(
-                f"{file} could not be fetched from {'; nor from '.join(errors)}. {_how_to_get(name, files)}"
+                f"{file} could not be downloaded from {' or '.join(errors)}. "
+                f"{_how_to_get(name, files)}"
             )
     return cache
 
 
 def found(name: str, extra: bool = False) -> Path | None:
-    """The folder that has all files of a data set, if there is one."""
+    """Return the first folder that has all files of a data set.
+
+    Parameters
+    ----------
+    name : str
+        Name of the data set.
+    extra : bool, default=False
+        Whether to require the ``extra`` images of SVHN.
+
+    Returns
+    -------
+    Path or None
+        The folder, or None if there is none.
+    """
+    files = _files(name, extra)
     for folder in folders(name):
-        if all(
-            (folder / file).exists() or _stands_for(folder, file) for file in _files(name, extra)
-        ):
+        if all((folder / file).exists() or _stands_for(folder, file) for file in files):
             return folder
     return None
 
 
 def _stands_for(folder: Path, file: str) -> bool:
-    """Unpacked files are as good."""
+    """Return whether the folder has the unpacked content of a compressed file."""
     return (folder / file.removesuffix(".gz")).exists() or (
-        file == "cifar-10-binary.tar.gz" and (folder / "cifar-10-batches-bin").is_dir()
+        file == CIFAR_ARCHIVE and (folder / "cifar-10-batches-bin").is_dir()
     )
 
 
@@ -244,8 +313,10 @@ def _files(name: str, extra: bool) -> list[str]:
 
 
 def _how_to_get(name: str, files: list[str]) -> str:
-    place = folders(name)[0]
-    return f"To use {name} without a download, put {', '.join(files)} (from {SOURCES[name].mirrors[0]}) into {place}"
+    return (
+        f"To use {name} without a download, put {', '.join(files)} "
+        f"(from {SOURCES[name].mirrors[0]}) into {folders(name)[0]}"
+    )
 
 
 def _digits() -> Dataset:
@@ -268,7 +339,8 @@ def _own(path: Path) -> Dataset:
     if path.is_dir():
         if not any(path.glob("*-ubyte*")):
             raise DataError(
-                f"the folder {path.resolve()} has no IDX files, such as train-images-idx3-ubyte.gz; name a file in it, or another folder"
+                f"the folder {path.resolve()} has no IDX files, such as "
+                "train-images-idx3-ubyte.gz; pass one of its files or another folder"
             )
         images, labels, test_images, test_labels = _read_idx_folder(path)
         classes = tuple(str(i) for i in range(int(max(labels.max(), test_labels.max())) + 1))
@@ -284,24 +356,38 @@ def _own(path: Path) -> Dataset:
         if {"x", "y"} <= set(arrays):
             return _labelled(path, arrays["x"], arrays["y"])
         raise DataError(
-            f"{path} has the arrays {', '.join(arrays) or 'none'}; expected x_train, y_train, x_test, y_test, or x and y"
+            f"{path} contains {', '.join(arrays) or 'no arrays'}; "
+            "expected x_train, y_train, x_test, y_test, or x and y"
         )
     if path.suffix == ".npy":
         labels_path = labels_beside(path)
         if labels_path is None:
             raise DataError(
-                f"{path} has no labels: name the rows x.npy and put the labels beside them in y.npy (or images.npy and labels.npy)"
+                f"{path} has no labels: save the rows as x.npy and the labels as y.npy in the same "
+                "folder (or images.npy and labels.npy)"
             )
         return _labelled(path, read_npy(path), read_npy(labels_path))
     if path.suffix in (".csv", ".parquet"):
         return _labelled(path, *read_table(path))
     raise DataError(
-        f"{path} is of an unknown kind; known are .npz, .npy, .csv, .parquet and folders with IDX files"
+        f"{path} has an unknown format; supported are .npz, .npy, .csv, .parquet and folders with "
+        "IDX files"
     )
 
 
 def labels_beside(path: Path) -> Path | None:
-    """The labels that go with rows in a ``.npy`` file, if there are any."""
+    """Return the file with the labels of the rows in a ``.npy`` file.
+
+    Parameters
+    ----------
+    path : Path
+        The file with the rows.
+
+    Returns
+    -------
+    Path or None
+        The file next to it, or None if there is none.
+    """
     name = {"x": "y.npy", "X": "y.npy", "images": "labels.npy"}.get(path.stem)
     return path.with_name(name) if name and path.with_name(name).exists() else None
 
@@ -313,13 +399,14 @@ def _labelled(
     x_test: np.ndarray | None = None,
     y_test: np.ndarray | None = None,
 ) -> Dataset:
-    """Labels of any kind become numbers; without test rows some are set aside."""
+    """Convert labels of any type to indices, and hold out a test set if there is none."""
     from sklearn.model_selection import train_test_split
 
     for labels in (y, y_test):
         if labels is not None and labels.ndim == 2 and labels.shape[1] > 1:
             raise DataError(
-                f"{path}: labels of shape {labels.shape} have a column for each class; give one label a row, as y.argmax(1) does"
+                f"{path}: labels of shape {labels.shape} appear to be one-hot; "
+                "use one label per row, as given by y.argmax(1)"
             )
     x, y = as_rows(path, x), y.reshape(-1)
     if len(x) != len(y):
@@ -329,23 +416,25 @@ def _labelled(
         np.isfinite(every).all() and (every == every.round()).all()
     ):
         raise DataError(
-            f"{path}: the labels are fractions, missing or infinite; labels must name classes"
+            f"{path}: some labels are fractions, missing or infinite; labels must name classes"
         )
     if every.dtype.kind == "f" and np.abs(every).max(initial=0) > 2**53:
         raise DataError(
-            f"{path}: the labels reach {np.abs(every).max():.3g}, where floating-point numbers skip integers; use integers or words"
+            f"{path}: labels as large as {np.abs(every).max():.3g} are not exact as floating-point "
+            "numbers; use integers or strings"
         )
     if every.dtype.kind == "f":
         every = every.astype(np.int64)  # 1.0 and 1 are the same class
     names, codes = np.unique(every, return_inverse=True)
     if len(names) < 2:
         raise DataError(
-            f"{path}: all labels are {names[0] if len(names) else 'missing'}; there must be two classes at least"
+            f"{path}: all labels are {names[0] if len(names) else 'missing'}; "
+            "at least two classes are required"
         )
     if x_test is None:
         if len(x) < 10:
             raise DataError(
-                f"{path} has {len(x)} rows only; at least 10 are needed to set some aside as a test set"
+                f"{path} has only {len(x)} rows; at least 10 are required to hold out a test set"
             )
         seldom = np.bincount(codes).min() < 2
         parts: list[Any] = train_test_split(
@@ -355,15 +444,29 @@ def _labelled(
     test = as_rows(path, x_test)
     if test.dtype != x.dtype:
         raise DataError(
-            f"{path}: training images are {x.dtype} but test images {test.dtype}; bytes count as pixels, so use one type for both"
+            f"{path}: training images are {x.dtype} but test images are {test.dtype}; use the same "
+            "type for both, since uint8 is scaled as pixels"
         )
     return Dataset(path.stem, x, codes[: len(y)], test, codes[len(y) :], tuple(map(str, names)))
 
 
 def as_rows(path: Path, x: np.ndarray) -> np.ndarray:
-    """Bytes stay, with channels first; everything else becomes float32."""
+    """Convert rows to images with channels first, or to features.
+
+    Parameters
+    ----------
+    path : Path
+        The file of the rows, for error messages.
+    x : ndarray
+        Rows of features, (rows, height, width), or images with the channels first or last.
+
+    Returns
+    -------
+    ndarray
+        Bytes stay uint8; all other types become float32.
+    """
     if x.dtype.kind not in "fiub":
-        raise DataError(f"{path}: rows must be numbers, got {x.dtype}")
+        raise DataError(f"{path}: rows must be numeric, got {x.dtype}")
     if x.ndim == 3:
         x = x[:, None]
     elif x.ndim == 4 and x.shape[3] in (1, 3, 4) and x.shape[1] not in (1, 3, 4):

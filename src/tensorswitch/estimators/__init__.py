@@ -1,12 +1,15 @@
-"""The scikit-learn front."""
+"""Scikit-learn estimators: ridge regression, networks and kernel machines."""
 
 from tensorswitch.estimators.equivalent_kernel import EquivalentKernel
+from tensorswitch.estimators.kernel_ridge import TSKernelRidgeClassifier, TSKernelRidgeRegressor
 from tensorswitch.estimators.kernel_svc import TSKernelSVC, kernel_svc_grid
 from tensorswitch.estimators.mlp import TSMLPClassifier, TSMLPRegressor
 from tensorswitch.estimators.ridge import TSRidgeClassifier, TSRidgeRegressor
 
 __all__ = [
     "EquivalentKernel",
+    "TSKernelRidgeClassifier",
+    "TSKernelRidgeRegressor",
     "TSKernelSVC",
     "TSMLPClassifier",
     "TSMLPRegressor",

@@ -1,4 +1,4 @@
-"""Labels of any kind as places in a sorted list of classes."""
+"""Class labels of any type as indices into the sorted classes."""
 
 from __future__ import annotations
 
@@ -9,33 +9,36 @@ from sklearn.utils.multiclass import unique_labels
 
 
 def check_classes(labels: Any, name: str = "y") -> np.ndarray:
-    """Sorted, and at least two."""
+    """Return the sorted classes, or raise if there are fewer than two."""
     found: np.ndarray = unique_labels(labels) if len(labels) else np.empty(0)
     if len(found) < 2:
-        held = f"one class only: {found[0]}" if len(found) else "none"
-        raise ValueError(f"the classifier needs at least 2 classes, but {name} holds {held}")
+        held = f"only one class: {found[0]}" if len(found) else "no labels"
+        raise ValueError(f"a classifier needs at least 2 classes, but {name} contains {held}")
     return found
 
 
 def class_places(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Return the index of each label among the classes, or raise if one is missing."""
     if (y.dtype.kind in "OUS") != (classes.dtype.kind in "OUS"):
         raise ValueError(
-            f"y has labels of type {y.dtype}, but the classes are {classes.dtype}: {classes}"
+            f"y has labels of type {y.dtype}, but the classes have type {classes.dtype}: {classes}"
         )
     place: np.ndarray = np.searchsorted(classes, y).clip(max=len(classes) - 1)
     if len(unknown := np.unique(y[classes[place] != y])):
         raise ValueError(
-            f"y has labels that are not among the classes {classes}: {unknown}; name all classes in the first partial_fit"
+            f"y contains labels that are not among the classes {classes}: {unknown}; "
+            "pass all classes to the first call of partial_fit"
         )
     return place.astype(np.int64)
 
 
 def check_partial_fit(known: np.ndarray | None, classes: Any) -> np.ndarray:
-    """The classes of a model that learns chunk by chunk: named by its first call, and the same in every other."""
+    """Return the classes of ``partial_fit``, which the first call sets and no other may change."""
     if known is None:
         if classes is None:
             raise ValueError(
-                "classes must be given to the first call of partial_fit: all labels that any chunk may have"
+                "classes must be passed to the first call of partial_fit: "
+                "all labels that any chunk may contain"
             )
         return check_classes(classes, "classes")
     if classes is not None and not np.array_equal(unique_labels(classes), known):

@@ -1,4 +1,4 @@
-"""A fit that fails leaves the estimator as it was."""
+"""Fits that leave the estimator unchanged if they fail."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def unchanged_on_error(method: Method) -> Method:
-    """Decorate ``fit`` or ``partial_fit``: if it raises, every attribute is set back.
+    """Decorate ``fit`` or ``partial_fit`` so that all attributes are restored if it raises.
 
-    Only the attributes themselves are restored. What a method changes in place it must copy first,
-    in ``_before_fit``, whose result replaces attributes of the same name.
+    Attributes are restored by reference. An estimator that modifies objects in place must return
+    copies of them, by attribute name, from a method ``_before_fit``.
     """
 
     @wraps(method)

@@ -1,4 +1,7 @@
-"""The equivalent kernels as a kernel object for ``GaussianProcessRegressor``, ``KernelRidge`` and their like."""
+"""The equivalent kernels as a kernel object of scikit-learn.
+
+It can be used with ``GaussianProcessRegressor``, ``KernelRidge`` and other kernel estimators.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,35 @@ __all__ = ["EquivalentKernel"]
 
 
 class EquivalentKernel(Kernel):  # type: ignore[misc]
-    """``scale · k_depth(x, y)`` with k the equivalent kernel of an infinitely wide SS or TS network.
+    """Equivalent kernel of an infinitely wide SS or TS network, ``scale · k_depth(x, y)``.
 
     Parameters
     ----------
-    kind : "ts" or "ss"
-    depth : layers, fixed
-    scale : factor, a hyper-parameter
-    scale_bounds : bounds of ``scale`` for the optimiser, or "fixed"
+    kind : {"ts", "ss", "ntk"}, default="ts"
+        The kernel: tensor switching [1]_, scalar switching (ReLU), or the tangent kernel of the
+        ReLU network.
+    depth : int, default=1
+        Number of layers. It is not optimised.
+    scale : float, default=1.0
+        Factor of the kernel, a hyperparameter.
+    scale_bounds : pair of float or "fixed", default=(1e-5, 1e5)
+        Bounds of ``scale`` for the optimiser. "fixed" excludes it from the optimisation.
+
+    References
+    ----------
+    .. [1] C.-Y. Tsai, A. Saxe and D. Cox, "Tensor Switching Networks", NIPS 2016, arXiv:1610.10087.
 
     Examples
     --------
+    The constant second feature acts as a bias.
+
+    >>> import numpy as np
     >>> from sklearn.gaussian_process import GaussianProcessRegressor
-    >>> X = np.linspace(-1, 1, 20)[:, None] * [1.0, 0.0] + [0.0, 1.0]  # the second feature is constant: a bias
-    >>> model = GaussianProcessRegressor(EquivalentKernel("ts", depth=2), alpha=1e-6).fit(X, np.sin(3 * X[:, 0]))
-    >>> bool(model.score(X, np.sin(3 * X[:, 0])) > 0.999)
+    >>> from tensorswitch.estimators import EquivalentKernel
+    >>> X = np.stack([np.linspace(-1, 1, 20), np.ones(20)], axis=1)
+    >>> y = np.sin(3 * X[:, 0])
+    >>> model = GaussianProcessRegressor(EquivalentKernel("ts", depth=2), alpha=1e-6).fit(X, y)
+    >>> bool(model.score(X, y) > 0.999)
     True
     """
 
@@ -42,29 +59,66 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
 
     @property
     def hyperparameter_scale(self) -> Hyperparameter:
+        """The hyperparameter ``scale`` with its bounds."""
         return Hyperparameter("scale", "numeric", self.scale_bounds)
 
     def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
-        """The kernel of all pairs of rows; with ``eval_gradient`` also its gradient by the logarithm of ``scale``."""
+        """Return the kernel matrix and, optionally, its gradient.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples_X, n_features)
+            Samples.
+        Y : array-like of shape (n_samples_Y, n_features), optional
+            Other samples. By default ``X``.
+        eval_gradient : bool, default=False
+            Whether to return the gradient with respect to the logarithm of ``scale`` as well.
+
+        Returns
+        -------
+        K : ndarray of shape (n_samples_X, n_samples_Y)
+            The kernel matrix.
+        K_gradient : ndarray of shape (n_samples_X, n_samples_X, n_dims)
+            The gradient, if ``eval_gradient``. ``n_dims`` is 0 if the scale is fixed, otherwise 1.
+        """
         if eval_gradient and Y is not None:
-            raise ValueError("the gradient can only be evaluated for k(X, X): leave Y out")
+            raise ValueError("the gradient is only available for k(X, X): omit Y")
         kind, depth = check_kind(self.kind), check_depth(self.depth)
         X = check_array(X, dtype=[np.float64, np.float32])
         Y = None if Y is None else check_array(Y, dtype=X.dtype)
         K = self.scale * equivalent_kernels(X, Y, depths=[depth], kinds=[kind])[kind, depth]
         if not eval_gradient:
             return K
-        return K, K[:, :, np.newaxis] if not self.hyperparameter_scale.fixed else np.empty(
-            (*K.shape, 0)
-        )
+        return K, np.empty((*K.shape, 0)) if self.hyperparameter_scale.fixed else K[:, :, None]
 
     def diag(self, X: Any) -> Any:
-        """``scale · ‖x‖²``, at any depth."""
+        """Return the diagonal of the kernel matrix of ``X``.
+
+        It is ``scale · ‖x‖²`` at any depth for "ts" and "ss", and depth + 1 times as much for
+        "ntk".
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The diagonal.
+        """
         X = check_array(X, dtype=[np.float64, np.float32])
         factor = diagonal_factor(check_kind(self.kind), check_depth(self.depth))
         return self.scale * factor * np.einsum("ij,ij->i", X, X)
 
     def is_stationary(self) -> bool:
+        """Return whether the kernel is stationary, which it is not.
+
+        Returns
+        -------
+        bool
+            False.
+        """
         return False
 
     def __repr__(self) -> str:

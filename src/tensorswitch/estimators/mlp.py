@@ -1,4 +1,4 @@
-"""SS and TS networks as a scikit-learn classifier and regressor, in the manner of its MLPClassifier."""
+"""SS and TS networks with the interface of scikit-learn's multi-layer perceptrons."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["TSMLPClassifier", "TSMLPRegressor"]
 
 
 class _TSMLP(BaseEstimator):  # type: ignore[misc]
-    """What classifier and regressor share."""
+    """Base class of the classifier and the regressor."""
 
     _loss: str
     _learner: Learner
@@ -73,7 +73,7 @@ class _TSMLP(BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
 
     def _before_fit(self) -> dict[str, Any]:
-        """Copies of what training changes in place."""
+        """Return copies of the attributes that training modifies in place."""
         if not hasattr(self, "_learner"):
             return {}
         curves = {name: list(getattr(self, name)) for name in ("loss_curve_", "validation_curve_")}
@@ -111,15 +111,11 @@ class _TSMLP(BaseEstimator):  # type: ignore[misc]
                     loss, error = self._learner.evaluate(held)
                     criterion = loss if np.isnan(error) else error
                     self.validation_curve_.append(criterion)
-                bar(
-                    note=f"loss {self.loss_curve_[-1]:.4f}"
-                    + ("" if held is None else f", validation {criterion:.4f}")
-                )
+                note = "" if held is None else f", validation {criterion:.4f}"
+                bar(note=f"loss {self.loss_curve_[-1]:.4f}{note}")
                 if criterion < best and held is not None:
-                    kept = {
-                        name: value.clone()
-                        for name, value in self._learner.network.state_dict().items()
-                    }
+                    state = self._learner.network.state_dict()
+                    kept = {name: value.clone() for name, value in state.items()}
                 waited = 0 if criterion < best - self.tol else waited + 1
                 best = min(best, criterion)
                 if waited >= self.n_iter_no_change:
@@ -138,9 +134,8 @@ class _TSMLP(BaseEstimator):  # type: ignore[misc]
         check_above_zero(learning_rate_init=self.learning_rate_init)
         check_number(alpha=self.alpha)
         shape = self._network_shape()
-        with torch.random.fork_rng(
-            devices=[]
-        ):  # the weights depend on random_state alone, and leave torch's own numbers as they were
+        # The weights depend on random_state alone, and torch's global generator is not advanced.
+        with torch.random.fork_rng(devices=[]):
             torch.manual_seed(random.randint(2**31))
             network = mlp(n_in, outputs, **shape)
         self._learner = Learner(
@@ -160,7 +155,7 @@ class _TSMLP(BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = 0
 
     def _network_shape(self) -> dict[str, Any]:
-        """What the network is built from."""
+        """Return the arguments that the network is built from."""
         sizes = self.hidden_layer_sizes
         several = (
             list(sizes) if isinstance(sizes, Iterable) and not isinstance(sizes, str) else [sizes]
@@ -169,7 +164,7 @@ class _TSMLP(BaseEstimator):  # type: ignore[misc]
             isinstance(n, Integral) and not isinstance(n, bool) and n > 0 for n in several
         ):
             raise ValueError(
-                f"hidden_layer_sizes must be a positive integer or some of them, got {sizes!r}"
+                f"hidden_layer_sizes must be a positive integer or a list of them, got {sizes!r}"
             )
         kind = self.kind
         if self.learn_gates is not None and kind in ("ts-lrc", "ts-ibp-lrc"):
@@ -182,18 +177,18 @@ class _TSMLP(BaseEstimator):  # type: ignore[misc]
         }
 
     def _go_on(self) -> None:
-        """With the network as it is; settings of the steps may have changed, what it is built from may not."""
-        before, now = (
-            self._learner_shape,
-            {**self._network_shape(), "optimizer": self.optimizer, "device": self.device},
-        )
-        if changed := [
+        """Continue with the present network; only parameters of the optimiser may have changed."""
+        before = self._learner_shape
+        now = {**self._network_shape(), "optimizer": self.optimizer, "device": self.device}
+        changed = [
             f"{name} was {before[name]!r} and is {now[name]!r}"
             for name in now
             if now[name] != before[name]
-        ]:
+        ]
+        if changed:
             raise ValueError(
-                f"warm_start goes on with the same network, but {', '.join(changed)}; set warm_start=False to begin anew"
+                f"warm_start continues with the same network, but {', '.join(changed)}; "
+                "set warm_start=False to start again"
             )
         check_above_zero(learning_rate_init=self.learning_rate_init)
         check_number(alpha=self.alpha, momentum=self.momentum)
@@ -210,13 +205,13 @@ class _TSMLP(BaseEstimator):  # type: ignore[misc]
 
     @property
     def network_(self) -> torch.nn.Module:
-        """The network itself."""
+        """The network."""
         check_is_fitted(self, "n_iter_")
         return self._learner.network
 
     @property
     def loss_(self) -> float:
-        """The loss of the last epoch."""
+        """Training loss of the last epoch."""
         return self.loss_curve_[-1]
 
     def _outputs(self, X: Any) -> np.ndarray:
@@ -226,33 +221,85 @@ class _TSMLP(BaseEstimator):  # type: ignore[misc]
 
 
 class TSMLPClassifier(ClassifierMixin, _TSMLP):  # type: ignore[misc]
-    """A network of TS (or SS) layers that learns classes by gradient descent.
+    """Classifier with a TS or SS network, trained by gradient descent on the cross-entropy.
+
+    The networks are those of the paper [1]_. Parameters follow
+    :class:`sklearn.neural_network.MLPClassifier`.
 
     Parameters
     ----------
-    hidden_layer_sizes : gates of each hidden layer
-    kind : "ts-lrc" (copies compressed, gates fixed), "ts-ibp-lrc" (gates learn too), "ts-ibp" (uncompressed), or "ss", an ordinary ReLU network
-    learn_gates : True or False override what ``kind`` says of the gates of compressed layers
-    optimizer : "adam", "adamw" or "sgd" (with ``momentum``)
-    learning_rate_init, alpha, batch_size : its step, the L2 penalty, rows of a step
-    max_iter : epochs
-    tol, n_iter_no_change : stop when so many epochs in a row brought no better loss (with ``early_stopping``, no better validation error)
-    early_stopping, validation_fraction : keep some rows for validation, and the weights of the epoch that did best on them
-    bias : for all layers
-    warm_start : a further ``fit`` goes on from where the last one ended
-    random_state : seed of weights and order
-    device : where torch computes
-    verbose : show progress
+    hidden_layer_sizes : int or sequence of int, default=(64, 64)
+        Number of gates of each hidden layer.
+    kind : {"ts-lrc", "ts-ibp-lrc", "ts-ibp", "ss"}, default="ts-lrc"
+        The network: "ts-lrc" compresses the copies (LRC) and keeps its gates fixed; "ts-ibp-lrc"
+        also trains the gates, by inverted backpropagation; "ts-ibp" trains the gates and does not
+        compress; "ss" is an ordinary ReLU network.
+    learn_gates : bool, optional
+        Whether to train the gates of compressed layers. By default ``kind`` decides.
+    optimizer : {"adam", "adamw", "sgd"}, default="adam"
+        The optimiser.
+    learning_rate_init : float, default=1e-3
+        The learning rate.
+    momentum : float, default=0.9
+        Momentum of "sgd".
+    alpha : float, default=1e-4
+        Strength of the L2 penalty.
+    batch_size : int, default=128
+        Number of rows per step.
+    max_iter : int, default=50
+        Maximum number of epochs.
+    tol : float, default=1e-4
+        Smallest decrease of the monitored quantity that counts as an improvement.
+    n_iter_no_change : int, default=10
+        Stop after this many epochs in a row without an improvement of the training loss or, with
+        ``early_stopping``, of the validation error.
+    early_stopping : bool, default=False
+        Whether to hold out rows for validation and keep the weights of the best epoch.
+    validation_fraction : float, default=0.1
+        Fraction of the rows that ``early_stopping`` holds out.
+    bias : bool, default=True
+        Whether the layers have biases.
+    warm_start : bool, default=False
+        Whether ``fit`` continues training the network of the previous ``fit``.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the weights, of the order of the rows and of the validation split.
+    device : str, default="cpu"
+        The torch device to train on.
+    verbose : bool, default=False
+        Show a progress bar.
 
     Attributes
     ----------
-    classes_, network_, n_iter_, loss_, loss_curve_, validation_curve_
+    classes_ : ndarray of shape (n_classes,)
+        The class labels, sorted.
+    network_ : torch.nn.Module
+        The network.
+    n_iter_ : int
+        Number of epochs.
+    loss_ : float
+        Training loss of the last epoch.
+    loss_curve_ : list of float
+        Training loss of each epoch.
+    validation_curve_ : list of float
+        Validation error of each epoch; empty without ``early_stopping``.
+    n_features_in_ : int
+        Number of features seen during fit.
+
+    See Also
+    --------
+    TSMLPRegressor : Regression with the same networks.
+
+    References
+    ----------
+    .. [1] C.-Y. Tsai, A. Saxe and D. Cox, "Tensor Switching Networks", NIPS 2016, arXiv:1610.10087.
 
     Examples
     --------
     >>> from sklearn.datasets import load_digits
+    >>> from tensorswitch.estimators import TSMLPClassifier
     >>> X, y = load_digits(return_X_y=True)
-    >>> model = TSMLPClassifier((32,), learning_rate_init=0.01, max_iter=10, random_state=0).fit(X[:1000] / 16, y[:1000])
+    >>> model = TSMLPClassifier((32,), learning_rate_init=0.01, max_iter=10, random_state=0)
+    >>> model = model.fit(X[:1000] / 16, y[:1000])
     >>> bool(model.score(X[1000:] / 16, y[1000:]) > 0.9)
     True
     """
@@ -262,7 +309,20 @@ class TSMLPClassifier(ClassifierMixin, _TSMLP):  # type: ignore[misc]
 
     @unchanged_on_error
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn from rows and labels."""
+        """Train the network.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training samples.
+        y : array-like of shape (n_samples,)
+            Class labels.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
         X, y = validate_data(self, X, y, dtype=np.float32, order="C")
         check_classification_targets(y)
         classes = check_classes(y)
@@ -272,7 +332,7 @@ class TSMLPClassifier(ClassifierMixin, _TSMLP):  # type: ignore[misc]
             and not np.array_equal(classes, self.classes_)
         ):
             raise ValueError(
-                f"warm_start needs the classes of the fit before, {self.classes_}, got {classes}"
+                f"warm_start needs the classes of the previous fit, {self.classes_}, got {classes}"
             )
         self.classes_ = classes
         targets = class_places(y, classes)
@@ -280,7 +340,22 @@ class TSMLPClassifier(ClassifierMixin, _TSMLP):  # type: ignore[misc]
 
     @unchanged_on_error
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
-        """One epoch over a chunk of rows. The first call must name all ``classes``."""
+        """Train for one epoch on a chunk of rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            A chunk of samples.
+        y : array-like of shape (n_samples,)
+            Class labels.
+        classes : array-like of shape (n_classes,), optional
+            All labels that any chunk may contain. Required in the first call.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
         first = not hasattr(self, "classes_")
         known = check_partial_fit(None if first else self.classes_, classes)
         X, y = validate_data(self, X, y, dtype=np.float32, order="C", reset=first)
@@ -290,26 +365,116 @@ class TSMLPClassifier(ClassifierMixin, _TSMLP):  # type: ignore[misc]
         return self._partial_fit(X, targets, len(known), first)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class."""
+        """Predict the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Probabilities, with classes in the order of ``classes_``.
+        """
         return torch.from_numpy(self._outputs(X)).double().softmax(1).numpy()
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class."""
+        """Predict the most probable class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Class labels.
+        """
         outputs = self._outputs(X)
         return self.classes_[outputs.argmax(1)]  # type: ignore[no-any-return]
 
 
 class TSMLPRegressor(MultiOutputMixin, RegressorMixin, _TSMLP):  # type: ignore[misc]
-    """A network of TS (or SS) layers that learns numbers by gradient descent on the squared error.
+    """Regressor with a TS or SS network, trained by gradient descent on the squared error.
 
-    Parameters and attributes are those of :class:`TSMLPClassifier`. Targets may have several columns.
+    The networks are those of the paper [1]_. Parameters follow
+    :class:`sklearn.neural_network.MLPRegressor`. Targets may have several columns.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : int or sequence of int, default=(64, 64)
+        Number of gates of each hidden layer.
+    kind : {"ts-lrc", "ts-ibp-lrc", "ts-ibp", "ss"}, default="ts-lrc"
+        The network: "ts-lrc" compresses the copies (LRC) and keeps its gates fixed; "ts-ibp-lrc"
+        also trains the gates, by inverted backpropagation; "ts-ibp" trains the gates and does not
+        compress; "ss" is an ordinary ReLU network.
+    learn_gates : bool, optional
+        Whether to train the gates of compressed layers. By default ``kind`` decides.
+    optimizer : {"adam", "adamw", "sgd"}, default="adam"
+        The optimiser.
+    learning_rate_init : float, default=1e-3
+        The learning rate.
+    momentum : float, default=0.9
+        Momentum of "sgd".
+    alpha : float, default=1e-4
+        Strength of the L2 penalty.
+    batch_size : int, default=128
+        Number of rows per step.
+    max_iter : int, default=50
+        Maximum number of epochs.
+    tol : float, default=1e-4
+        Smallest decrease of the monitored quantity that counts as an improvement.
+    n_iter_no_change : int, default=10
+        Stop after this many epochs in a row without an improvement of the training loss or, with
+        ``early_stopping``, of the validation loss.
+    early_stopping : bool, default=False
+        Whether to hold out rows for validation and keep the weights of the best epoch.
+    validation_fraction : float, default=0.1
+        Fraction of the rows that ``early_stopping`` holds out.
+    bias : bool, default=True
+        Whether the layers have biases.
+    warm_start : bool, default=False
+        Whether ``fit`` continues training the network of the previous ``fit``.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the weights, of the order of the rows and of the validation split.
+    device : str, default="cpu"
+        The torch device to train on.
+    verbose : bool, default=False
+        Show a progress bar.
+
+    Attributes
+    ----------
+    network_ : torch.nn.Module
+        The network.
+    n_iter_ : int
+        Number of epochs.
+    loss_ : float
+        Training loss of the last epoch.
+    loss_curve_ : list of float
+        Training loss of each epoch.
+    validation_curve_ : list of float
+        Validation loss of each epoch; empty without ``early_stopping``.
+    n_features_in_ : int
+        Number of features seen during fit.
+
+    See Also
+    --------
+    TSMLPClassifier : Classification with the same networks.
+
+    References
+    ----------
+    .. [1] C.-Y. Tsai, A. Saxe and D. Cox, "Tensor Switching Networks", NIPS 2016, arXiv:1610.10087.
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from tensorswitch.estimators import TSMLPRegressor
     >>> X = np.random.default_rng(0).normal(size=(1000, 3))
     >>> y = np.abs(X).sum(1)
-    >>> model = TSMLPRegressor((32, 32), learning_rate_init=0.01, random_state=0).fit(X[:800], y[:800])
-    >>> bool(model.score(X[800:], y[800:]) > 0.9)
+    >>> model = TSMLPRegressor((32, 32), learning_rate_init=0.01, random_state=0)
+    >>> bool(model.fit(X[:800], y[:800]).score(X[800:], y[800:]) > 0.9)
     True
     """
 
@@ -317,7 +482,20 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, _TSMLP):  # type: ignore[
 
     @unchanged_on_error
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn from rows and targets."""
+        """Train the network.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training samples.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
         X, y = validate_data(
             self, X, y, dtype=np.float32, order="C", multi_output=True, y_numeric=True
         )
@@ -326,7 +504,20 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, _TSMLP):  # type: ignore[
 
     @unchanged_on_error
     def partial_fit(self, X: Any, y: Any) -> Self:
-        """One epoch over a chunk of rows."""
+        """Train for one epoch on a chunk of rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            A chunk of samples.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
         first = not hasattr(self, "_learner")
         X, y = validate_data(
             self, X, y, dtype=np.float32, order="C", reset=first, multi_output=True, y_numeric=True
@@ -340,12 +531,23 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, _TSMLP):  # type: ignore[
         shape = y.shape[1:]
         if going_on and shape != self._shape:
             raise ValueError(
-                f"y has rows of shape {shape}, but those learned before had {self._shape}"
+                f"y has rows of shape {shape}, but previous targets had shape {self._shape}"
             )
         self._shape = shape
         return np.ascontiguousarray(y.reshape(len(y), -1), dtype=np.float32)
 
     def predict(self, X: Any) -> np.ndarray:
-        """(rows,) or (rows, columns), as the targets were."""
+        """Predict targets.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            Predictions, in the shape of the training targets.
+        """
         outputs = self._outputs(X).astype(np.float64)
         return outputs if self._shape else outputs[:, 0]

@@ -1,4 +1,4 @@
-"""One-pass ridge regression on a TS representation, as a scikit-learn classifier and regressor."""
+"""Ridge regression on a TS representation in one pass: classifier and regressor."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _sums(model: _TSRidge) -> bool:
 
 
 class _Front(NamedTuple):
-    """What stands before the readout: principal components if asked for, a constant input for the intercept, and the gates."""
+    """The steps before the readout: optional PCA, a constant input for the intercept, and gates."""
 
     mean: np.ndarray | None
     basis: np.ndarray | None
@@ -52,7 +52,7 @@ class _Front(NamedTuple):
 
 
 class _TSRidge(BaseEstimator):  # type: ignore[misc]
-    """What classifier and regressor share: gates, PCA, and the choice of solver. Their targets are (rows, outputs)."""
+    """Base class: gates, PCA and the choice of solver, for targets of shape (rows, outputs)."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class _TSRidge(BaseEstimator):  # type: ignore[misc]
     _solution: Solution | None
 
     def _fit(self, X: np.ndarray, targets: np.ndarray, sample_weight: Any) -> None:
-        """All rows at once, by any solver. What was fitted before stays until this one is complete."""
+        """Fit all rows at once, with any solver."""
         weight = self._weights(X, sample_weight)
         front = self._new_front(X, weight)
         x, t = front(X), from_numpy(targets)
@@ -104,11 +104,12 @@ class _TSRidge(BaseEstimator):  # type: ignore[misc]
     def _partial_fit(
         self, X: np.ndarray, targets: np.ndarray, sample_weight: Any, first: bool
     ) -> None:
-        """Add rows to the sums; the readout is solved when it is next needed."""
+        """Add rows to the sums; the readout is solved lazily, when it is next needed."""
         weight = self._weights(X, sample_weight)
         if not first and self._statistics is None:
             raise ValueError(
-                f"this model was fitted by the {self.solver_!r} solver, which keeps no sums to add to; fit it with solver='streaming'"
+                f"the model was fitted by the {self.solver_!r} solver, which cannot be updated; "
+                "fit it with solver='streaming'"
             )
         front = self._new_front(X, weight) if first else self._front
         x, t = front(X), from_numpy(targets)
@@ -134,23 +135,20 @@ class _TSRidge(BaseEstimator):  # type: ignore[misc]
         statistics: RidgeStatistics | None,
         solution: Solution | None,
     ) -> None:
-        self._front, self.solver_, self._statistics, self._solution = (
-            front,
-            solver,
-            statistics,
-            solution,
-        )
+        self._front, self.solver_ = front, solver
+        self._statistics, self._solution = statistics, solution
         self.gate_weights_ = [w.numpy() for w in front.gate_weights]
 
     def _new_front(self, X: np.ndarray, weight: Tensor | None) -> _Front:
-        """Principal components of the rows, and gate weights by Glorot's uniform distribution."""
+        """Fit principal components and draw gate weights from Glorot's uniform distribution."""
         random = check_random_state(self.random_state)
         mean = basis = None
         if self.pca is not None:
             check_positive(pca=self.pca)
             if self.pca > min(X.shape):
                 raise ValueError(
-                    f"pca={self.pca} components cannot be had from {X.shape[0]} rows of {X.shape[1]} features"
+                    f"pca={self.pca} exceeds the smaller of {X.shape[0]} rows and "
+                    f"{X.shape[1]} features"
                 )
             s = np.ones(len(X), X.dtype) if weight is None else weight.numpy()
             mean = (s @ X / max(s.sum(), np.finfo(X.dtype).tiny)).astype(X.dtype)
@@ -159,9 +157,8 @@ class _TSRidge(BaseEstimator):  # type: ignore[misc]
         generator = torch.Generator().manual_seed(random.randint(2**31))
         gate_weights = draw_gates(n_in, self._gates(), generator, from_numpy(X[:0]).dtype)
         if self.fit_intercept:
-            constant = (
-                n_in - 1
-            )  # the input that is one; above the first layer, the gate that is always open
+            # In the first layer the constant input, above it the gate that is always open.
+            constant = n_in - 1
             for w in gate_weights:
                 w[0] = 0
                 w[0, constant] = 1
@@ -186,7 +183,7 @@ class _TSRidge(BaseEstimator):  # type: ignore[misc]
 
     @property
     def solution_(self) -> Solution:
-        """The readout with its λ and, where several were tried, their generalised cross-validation errors."""
+        """The readout with its λ and, if several were tried, their GCV errors."""
         check_is_fitted(self, "solver_")
         if self._solution is None:
             assert self._statistics is not None
@@ -195,17 +192,17 @@ class _TSRidge(BaseEstimator):  # type: ignore[misc]
 
     @property
     def n_iter_(self) -> int:
-        """Iterations of conjugate gradients, 1 for the direct solvers."""
+        """Number of iterations of conjugate gradients, 1 for the direct solvers."""
         return max(1, self.solution_.iterations)
 
     @property
     def alpha_(self) -> float:
-        """The λ used."""
+        """The penalty λ that was used."""
         return self.solution_.alpha
 
     @property
     def coef_(self) -> np.ndarray:
-        """The readout, (n_L, …, n_1, inputs, outputs); the last input is the constant one if there is an intercept."""
+        """The readout, of shape (n_L, …, n_1, n_inputs, n_outputs)."""
         return self.solution_.weight.numpy()
 
     def _outputs(self, X: Any) -> np.ndarray:
@@ -227,39 +224,80 @@ class _TSRidge(BaseEstimator):  # type: ignore[misc]
 
 
 class TSRidgeClassifier(ClassifierMixin, _TSRidge):  # type: ignore[misc]
-    """Classify by ridge regression of ±1 targets on ``z = h_L ⊗ … ⊗ h_1 ⊗ x``, with random gates that stay as they are.
+    """Classifier by ridge regression of ±1 targets on a TS representation with random gates.
 
-    One pass over the data and one linear system. ``fit`` takes all rows at once; ``partial_fit`` takes them chunk by chunk, keeps sums whose size
-    does not depend on the number of rows, and gives the same answer.
+        W = argmin Σ ‖Wᵀ z − t‖² + λ ‖W‖²,        z = h_L ⊗ … ⊗ h_1 ⊗ x
+
+    The gates are drawn at random and stay fixed [1]_, so training takes one pass over the data and
+    one linear system. ``fit`` takes all rows at once. ``partial_fit`` takes them in chunks, keeps
+    sums whose size does not depend on the number of rows, and computes the same solution.
 
     Parameters
     ----------
-    gates : number of gates of each layer, ``(n_1, …, n_L)``; one number for a single layer
-    alpha : the ridge penalty λ. "mean" is the mean of the diagonal of ``Σ z zᵀ``, the paper's choice. Of a list, the one with the least generalised
-        cross-validation error is taken, at little more than the price of one
-    solver : "streaming" (sums a Gram matrix), "matrix-free" (conjugate gradients), "dual" (few rows), or "auto", the fastest that fits into
-        memory; all give the same answer, and the log says which was taken and why
-    pca : project on so many principal components first, fitted by ``fit`` on all rows and by ``partial_fit`` on the first chunk
-    fit_intercept : add a constant input, and let the first gate of each layer be always open, so that gates and readout have biases; the paper
-        has none
-    tol, max_iter : where conjugate gradients stop
-    forgetting : factor on the sums at each ``partial_fit``, for data that drifts
-    memory_gb : what may be used, by default seven tenths of what is free
-    random_state : seed of the gates
-    verbose : show progress
+    gates : int or sequence of int, default=(64,)
+        Number of gates of each layer, ``(n_1, …, n_L)``. An integer is a single layer.
+    alpha : float, "mean" or a sequence of these, default="mean"
+        The ridge penalty λ. "mean" is the mean of the diagonal of ``Σ z zᵀ``, as in the paper. Of
+        several values, the one with the lowest generalised cross-validation error [2]_ is used,
+        which costs little more than a single value.
+    solver : {"auto", "streaming", "matrix-free", "dual"}, default="auto"
+        "streaming" accumulates a Gram matrix, "matrix-free" runs conjugate gradients, and "dual"
+        factorises a kernel matrix, for few rows. All compute the same solution. "auto" picks the
+        one with the least estimated work that fits into memory and logs the reason.
+    pca : int, optional
+        Number of principal components to project on first. They are fitted by ``fit`` on all rows
+        and by ``partial_fit`` on the first chunk. By default there is no projection.
+    fit_intercept : bool, default=True
+        Whether gates and readout have biases: a constant input is appended, and the first gate of
+        each layer is always open. The paper's networks have no biases.
+    tol : float, default=1e-4
+        Relative residual at which conjugate gradients stop.
+    max_iter : int, default=500
+        Maximum number of iterations of conjugate gradients.
+    forgetting : float, default=1.0
+        Factor in (0, 1] by which each ``partial_fit`` multiplies the previous sums, for data that
+        drifts.
+    memory_gb : float, optional
+        Memory budget in GiB. By default 70 % of the memory that is available when fitting.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the gate weights.
+    verbose : bool, default=False
+        Show a progress bar for conjugate gradients.
 
     Attributes
     ----------
-    classes_ : the labels
-    gate_weights_ : a matrix for each layer
-    coef_ : the readout, (n_L, …, n_1, inputs, outputs)
-    alpha_ : the λ used
-    solver_ : the solver used
-    solution_ : readout, λ, iterations, and the error of each λ tried
+    classes_ : ndarray of shape (n_classes,)
+        The class labels, sorted.
+    gate_weights_ : list of ndarray of shape (n_l, n_{l-1})
+        The gate weights of each layer.
+    coef_ : ndarray of shape (n_L, …, n_1, n_inputs, n_outputs)
+        The readout. With an intercept, the last input is the constant one.
+    alpha_ : float
+        The penalty λ that was used.
+    solver_ : str
+        The solver that was used.
+    solution_ : Solution
+        The readout with λ, the number of iterations and, if several values of λ were tried, the
+        error of each.
+    n_iter_ : int
+        Number of iterations of conjugate gradients, 1 for the direct solvers.
+    n_features_in_ : int
+        Number of features seen during fit.
+
+    See Also
+    --------
+    TSRidgeRegressor : Ridge regression on the same representation.
+
+    References
+    ----------
+    .. [1] C.-Y. Tsai, A. Saxe and D. Cox, "Tensor Switching Networks", NIPS 2016, arXiv:1610.10087.
+    .. [2] G. H. Golub, M. Heath and G. Wahba, "Generalized Cross-Validation as a Method for
+       Choosing a Good Ridge Parameter", Technometrics 21(2), 1979.
 
     Examples
     --------
     >>> from sklearn.datasets import load_digits
+    >>> from tensorswitch.estimators import TSRidgeClassifier
     >>> X, y = load_digits(return_X_y=True)
     >>> model = TSRidgeClassifier(gates=(128, 32), random_state=0).fit(X[:1000] / 16, y[:1000])
     >>> bool(model.score(X[1000:] / 16, y[1000:]) > 0.94)
@@ -270,7 +308,22 @@ class TSRidgeClassifier(ClassifierMixin, _TSRidge):  # type: ignore[misc]
 
     @unchanged_on_error
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Solve for the readout from all rows at once."""
+        """Fit the readout to all rows at once.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training samples.
+        y : array-like of shape (n_samples,)
+            Class labels.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights of the samples, 1 by default.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
         X, y = self._validated(X, y, True)
         check_classification_targets(y)
         classes = check_classes(y)
@@ -281,7 +334,24 @@ class TSRidgeClassifier(ClassifierMixin, _TSRidge):  # type: ignore[misc]
     @available_if(_sums)  # type: ignore[untyped-decorator]
     @unchanged_on_error
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Add a chunk of rows. The first call must name all ``classes``."""
+        """Add a chunk of rows; the readout is solved when it is next needed.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            A chunk of samples.
+        y : array-like of shape (n_samples,)
+            Class labels.
+        classes : array-like of shape (n_classes,), optional
+            All labels that any chunk may contain. Required in the first call.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights of the samples, 1 by default.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
         first = not hasattr(self, "solver_")
         known = check_partial_fit(None if first else self.classes_, classes)
         X, y = self._validated(X, y, first)
@@ -292,19 +362,41 @@ class TSRidgeClassifier(ClassifierMixin, _TSRidge):  # type: ignore[misc]
 
     @staticmethod
     def _targets(y: np.ndarray, classes: np.ndarray, dtype: Any) -> np.ndarray:
-        """±1, a column for each class; a single one for two classes."""
-        targets = np.where(
-            class_places(y, classes)[:, None] == np.arange(len(classes)), 1, -1
-        ).astype(dtype)
+        """Return targets of ±1, with a column per class, or a single column for two classes."""
+        member = class_places(y, classes)[:, None] == np.arange(len(classes))
+        targets = np.where(member, 1, -1).astype(dtype)
         return targets[:, 1:] if len(classes) == 2 else targets
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """The readout: (rows, classes), or for two classes (rows,), positive for the second."""
+        """Return the outputs of the readout.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes) or (n_samples,)
+            The output of each class. For two classes there is a single output, which is positive
+            for the second.
+        """
         outputs = self._outputs(X)
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class of largest output."""
+        """Predict the class with the largest output.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Class labels.
+        """
         outputs = self._outputs(X)
         single = outputs.shape[1] == 1
         places = (outputs[:, 0] > 0).astype(int) if single else outputs.argmax(1)
@@ -312,13 +404,79 @@ class TSRidgeClassifier(ClassifierMixin, _TSRidge):  # type: ignore[misc]
 
 
 class TSRidgeRegressor(MultiOutputMixin, RegressorMixin, _TSRidge):  # type: ignore[misc]
-    """Ridge regression on ``z = h_L ⊗ … ⊗ h_1 ⊗ x``, with random gates that stay as they are.
+    """Ridge regression on a TS representation with random gates.
 
-    Parameters, solvers and attributes are those of :class:`TSRidgeClassifier`. Targets may have several columns.
+        W = argmin Σ ‖Wᵀ z − t‖² + λ ‖W‖²,        z = h_L ⊗ … ⊗ h_1 ⊗ x
+
+    The gates are drawn at random and stay fixed [1]_, so training takes one pass over the data and
+    one linear system. ``fit`` takes all rows at once. ``partial_fit`` takes them in chunks, keeps
+    sums whose size does not depend on the number of rows, and computes the same solution. Targets
+    may have several columns.
+
+    Parameters
+    ----------
+    gates : int or sequence of int, default=(64,)
+        Number of gates of each layer, ``(n_1, …, n_L)``. An integer is a single layer.
+    alpha : float, "mean" or a sequence of these, default="mean"
+        The ridge penalty λ. "mean" is the mean of the diagonal of ``Σ z zᵀ``, as in the paper. Of
+        several values, the one with the lowest generalised cross-validation error [2]_ is used,
+        which costs little more than a single value.
+    solver : {"auto", "streaming", "matrix-free", "dual"}, default="auto"
+        "streaming" accumulates a Gram matrix, "matrix-free" runs conjugate gradients, and "dual"
+        factorises a kernel matrix, for few rows. All compute the same solution. "auto" picks the
+        one with the least estimated work that fits into memory and logs the reason.
+    pca : int, optional
+        Number of principal components to project on first. They are fitted by ``fit`` on all rows
+        and by ``partial_fit`` on the first chunk. By default there is no projection.
+    fit_intercept : bool, default=True
+        Whether gates and readout have biases: a constant input is appended, and the first gate of
+        each layer is always open. The paper's networks have no biases.
+    tol : float, default=1e-4
+        Relative residual at which conjugate gradients stop.
+    max_iter : int, default=500
+        Maximum number of iterations of conjugate gradients.
+    forgetting : float, default=1.0
+        Factor in (0, 1] by which each ``partial_fit`` multiplies the previous sums, for data that
+        drifts.
+    memory_gb : float, optional
+        Memory budget in GiB. By default 70 % of the memory that is available when fitting.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the gate weights.
+    verbose : bool, default=False
+        Show a progress bar for conjugate gradients.
+
+    Attributes
+    ----------
+    gate_weights_ : list of ndarray of shape (n_l, n_{l-1})
+        The gate weights of each layer.
+    coef_ : ndarray of shape (n_L, …, n_1, n_inputs, n_outputs)
+        The readout. With an intercept, the last input is the constant one.
+    alpha_ : float
+        The penalty λ that was used.
+    solver_ : str
+        The solver that was used.
+    solution_ : Solution
+        The readout with λ, the number of iterations and, if several values of λ were tried, the
+        error of each.
+    n_iter_ : int
+        Number of iterations of conjugate gradients, 1 for the direct solvers.
+    n_features_in_ : int
+        Number of features seen during fit.
+
+    See Also
+    --------
+    TSRidgeClassifier : Classification with the same representation.
+
+    References
+    ----------
+    .. [1] C.-Y. Tsai, A. Saxe and D. Cox, "Tensor Switching Networks", NIPS 2016, arXiv:1610.10087.
+    .. [2] G. H. Golub, M. Heath and G. Wahba, "Generalized Cross-Validation as a Method for
+       Choosing a Good Ridge Parameter", Technometrics 21(2), 1979.
 
     Examples
     --------
     >>> import numpy as np
+    >>> from tensorswitch.estimators import TSRidgeRegressor
     >>> X = np.random.default_rng(0).normal(size=(2000, 3))
     >>> y = np.abs(X).sum(1)
     >>> model = TSRidgeRegressor(gates=64, alpha=1.0, random_state=0).fit(X[:1500], y[:1500])
@@ -330,7 +488,22 @@ class TSRidgeRegressor(MultiOutputMixin, RegressorMixin, _TSRidge):  # type: ign
 
     @unchanged_on_error
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Solve for the readout from all rows at once."""
+        """Fit the readout to all rows at once.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training samples.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights of the samples, 1 by default.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
         X, y = self._validated(X, y, True, multi_output=True, y_numeric=True)
         self._fit(X, self._targets(y, X.dtype), sample_weight)
         self._flat = y.ndim == 1
@@ -339,7 +512,22 @@ class TSRidgeRegressor(MultiOutputMixin, RegressorMixin, _TSRidge):  # type: ign
     @available_if(_sums)  # type: ignore[untyped-decorator]
     @unchanged_on_error
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Add a chunk of rows."""
+        """Add a chunk of rows; the readout is solved when it is next needed.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            A chunk of samples.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights of the samples, 1 by default.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
         first = not hasattr(self, "solver_")
         X, y = self._validated(X, y, first, multi_output=True, y_numeric=True)
         if not first and (y.ndim == 1) != self._flat:
@@ -355,6 +543,17 @@ class TSRidgeRegressor(MultiOutputMixin, RegressorMixin, _TSRidge):  # type: ign
         return np.ascontiguousarray(y.reshape(len(y), -1), dtype=dtype)
 
     def predict(self, X: Any) -> np.ndarray:
-        """(rows,) or (rows, columns), as the targets were."""
+        """Predict targets.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            Predictions, in the shape of the training targets.
+        """
         outputs = self._outputs(X)
         return outputs[:, 0] if self._flat else outputs

@@ -1,14 +1,14 @@
-"""Experiments: one, many, or several methods side by side, with a result file each.
+"""Run experiments and keep one result file for each.
 
-:func:`run` does one :class:`Experiment`; :func:`sweep` does many, on local processes or a Dask
-cluster; :func:`compare` does one data set with several methods. What is finished is never done
-again, and what was stopped goes on from its last checkpoint.
+:func:`run` runs one :class:`Experiment`, :func:`sweep` runs many of them on local processes or on a
+Dask cluster, and :func:`compare` runs several methods on one data set. Finished experiments are
+never repeated, and interrupted ones resume from their last checkpoint.
 """
 
 from tensorswitch.experiments.comparison import Comparison, compare
 from tensorswitch.experiments.experiment import METHODS, Experiment, Result
 from tensorswitch.experiments.grid import experiments_from_toml
-from tensorswitch.experiments.records import Record, records_in, run_one
+from tensorswitch.experiments.records import Record, compact_records, records_in, run_one
 from tensorswitch.experiments.runner import run, untrained, with_fingerprints
 from tensorswitch.experiments.sweeps import Sweep, sweep
 
@@ -19,6 +19,7 @@ __all__ = [
     "Record",
     "Result",
     "Sweep",
+    "compact_records",
     "compare",
     "experiments_from_toml",
     "records_in",

@@ -1,6 +1,6 @@
-"""SS and every TS method on one data set, side by side: the main job of the command line.
+"""Compare SS and all TS methods on one data set.
 
-Each method leaves its result in a file of its own, so that a run that was stopped goes on where it was.
+Every method writes its own result file, so an interrupted comparison can be resumed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,35 @@ from tensorswitch.experiments.runner import remember
 
 __all__ = ["COMPARED", "Comparison", "Settings", "compare"]
 
-SMALL = 10_000  # training rows below which networks are narrower and steps larger
-GRID_ROWS = 5_000  # up to so many rows the depth of a kernel is chosen by validation, else it is KERNEL_DEPTH
+SMALL = 10_000  # with fewer training rows, networks are narrower and learning rates larger
+GRID_ROWS = 5_000  # with more rows, kernels use KERNEL_DEPTH instead of a validated choice
 KERNEL_DEPTHS, KERNEL_DEPTH, KERNEL_C = (1, 2, 3, 5), 3, (1.0, 10.0, 100.0)
-ALPHAS = (0.01, 0.1, 1.0)  # of the mean of the diagonal
+ALPHAS = (0.01, 0.1, 1.0)  # fractions of the mean of the Gram matrix's diagonal
 COMPARED = ("svm-ss", "svm-ts", "ss", "rr", "ts-lrc", "ts-ibp-lrc", "ts-ibp")
 WatchMethod = Callable[[str, int, int, str], None]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Of the networks; what is None is chosen by the size of the data."""
+    """Settings shared by the methods of a comparison.
+
+    Parameters
+    ----------
+    depth : int
+        Number of hidden layers.
+    width : int
+        Number of units (gates) per layer.
+    epochs : int
+        Number of passes over the training data.
+    lr : float
+        Learning rate.
+    batch_size : int
+        Number of rows per step.
+    components : int or None
+        Number of principal components of the inputs; None keeps the pixels.
+    seed : int
+        Seed of the weights and of the order of the rows.
+    """
 
     depth: int
     width: int
@@ -41,10 +59,25 @@ class Settings:
     seed: int
 
     def __post_init__(self) -> None:
-        Experiment(data="", method="ss", **vars(self))  # which checks them
+        Experiment(data="", method="ss", **vars(self))  # validates the settings
 
     @classmethod
     def for_data(cls, data: Dataset, **given: Any) -> Settings:
+        """Choose settings that suit the size of a data set.
+
+        Parameters
+        ----------
+        data : Dataset
+            The data set.
+        **given
+            Settings to use instead of the chosen ones; None means unset, and ``components=0``
+            keeps the pixels.
+
+        Returns
+        -------
+        Settings
+            The settings.
+        """
         small = len(data.train_images) < SMALL
         features, rows = math.prod(data.train_images.shape[1:]), len(data.train_images)
         fitting = {
@@ -57,12 +90,26 @@ class Settings:
             "seed": 0,
         }
         chosen = {**fitting, **{key: value for key, value in given.items() if value is not None}}
-        return cls(
-            **{**chosen, "components": chosen["components"] or None}
-        )  # 0 is how to ask for the pixels
+        chosen["components"] = chosen["components"] or None  # 0 asks for the pixels
+        return cls(**chosen)
 
     def experiment(self, method: str, name: str, data: Dataset) -> Experiment:
-        """What is to be done for a method."""
+        """Return the experiment for one method.
+
+        Parameters
+        ----------
+        method : str
+            One of :data:`COMPARED`.
+        name : str
+            Name or path under which the data set can be loaded.
+        data : Dataset
+            The data set.
+
+        Returns
+        -------
+        Experiment
+            The experiment, bound to the data by its fingerprint.
+        """
         common: dict[str, Any] = {
             "data": name,
             "method": method,
@@ -78,7 +125,7 @@ class Settings:
             )
         if method == "rr":
             return Experiment(**common, width=self.width, alphas=ALPHAS, tol=1e-3, seed=self.seed)
-        # the readout of the uncompressed network has width^depth · inputs weights
+        # The readout of an uncompressed network has width^depth · inputs weights.
         depth = 1 if method == "ts-ibp" and self.width**self.depth > 64**2 else self.depth
         sgd: dict[str, Any] = {
             "epochs": self.epochs,
@@ -91,13 +138,25 @@ class Settings:
 
 @dataclass
 class Comparison:
+    """Results of several methods on one data set.
+
+    Parameters
+    ----------
+    data : str
+        Name of the data set.
+    settings : Settings
+        Settings of the methods.
+    records : list of Record
+        One record per method.
+    """
+
     data: str
     settings: Settings
     records: list[Record]
 
     @property
     def results(self) -> list[tuple[str, Result]]:
-        """By method; one that failed has no errors, and a note that says why."""
+        """Methods and their results; those that failed have NaN errors and the reason as note."""
         return [
             (
                 r.experiment.method,
@@ -107,7 +166,18 @@ class Comparison:
         ]
 
     def relative_time(self, result: Result) -> float:
-        """Seconds against an epoch of the SS network."""
+        """Return the time of a result relative to one epoch of the SS network.
+
+        Parameters
+        ----------
+        result : Result
+            One of the results.
+
+        Returns
+        -------
+        float
+            Ratio of the times; NaN if there is no SS network among the results.
+        """
         ss = next((r for method, r in self.results if method == "ss"), None)
         return result.seconds / ss.seconds if ss else math.nan
 
@@ -125,22 +195,28 @@ def compare(
 
     Parameters
     ----------
-    data : str, path or Dataset
-        A data set by name, by path, or loaded already.
-    folder : path, optional
-        Where results go, by default ``compare-NAME``. What is there is not done again.
-    methods : iterable of str
-        Some of :data:`COMPARED`.
-    watch : callable, optional
-        Called with the method, epochs done, epochs in all and a note after each epoch.
-    name : str, optional
-        What the data were loaded by, if that is not their own name.
+    data : str, Path or Dataset
+        Name or path of a data set, or a loaded data set.
+    folder : str or Path, default=None
+        Output folder, ``compare-NAME`` if None. Results found there are reused.
+    methods : iterable of str, default=COMPARED
+        Methods to fit.
+    watch : callable, default=None
+        Called after every epoch as ``watch(method, done, total, note)``.
+    name : str, default=None
+        Name or path that ``data`` was loaded from, if it differs from ``data.name``.
     **settings
-        Those of :class:`Settings`; what is not given is chosen from the size of the data.
+        Fields of :class:`Settings`; missing ones are chosen from the size of the data.
 
     Returns
     -------
     Comparison
+        The results of all methods.
+
+    Raises
+    ------
+    ValueError
+        If a method is unknown, a setting is invalid or another process uses ``folder``.
     """
     if not isinstance(data, Dataset):
         name = name or str(data)
@@ -165,9 +241,12 @@ def compare(
 
 
 def check_methods(methods: Iterable[str]) -> list[str]:
+    """Return the methods without duplicates and blanks; raise ValueError if one is unknown."""
     chosen = list(dict.fromkeys(m for m in methods if m))
     if not chosen:
-        raise ValueError(f"no methods are named; known are {', '.join(COMPARED)}")
+        raise ValueError(f"no methods given; expected some of {', '.join(COMPARED)}")
     if unknown := [m for m in chosen if m not in COMPARED]:
-        raise ValueError(f"unknown methods {', '.join(unknown)}; known are {', '.join(COMPARED)}")
+        raise ValueError(
+            f"unknown methods {', '.join(unknown)}; expected some of {', '.join(COMPARED)}"
+        )
     return chosen

@@ -1,4 +1,4 @@
-"""One experiment: a method with its settings on one data set, and its result."""
+"""Describe an experiment (a method, its settings and a data set) and its result."""
 
 from __future__ import annotations
 
@@ -36,22 +36,58 @@ _SETTINGS |= {"mlp": ("components", *_TRAINED), "cnn": ("convolutions", "channel
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """A method with its settings, by default those of the paper.
+    """A method, its settings and the data set to run it on.
+
+    Defaults are the settings of the paper. Settings that the method does not use are ignored.
 
     Parameters
     ----------
-    data : a data set by name, or the path of one
-    method : one of ``METHODS``
-    components : principal components of the inputs; None leaves the pixels
-    depth, width : hidden layers, and units of each; of a cnn, the layers above the SS layer
-    epochs, lr, momentum, weight_decay, batch_size : of networks that learn by gradients
-    convolutions, channels : of each block of a cnn
-    depths, Cs : of an svm; the best by validation error is taken, tried on the first ``trial_rows`` rows (all, if None)
-    alphas : λ of ridge regression, as parts of the mean of the diagonal; the best by generalised cross-validation is taken
-    tol : residual at which its conjugate gradients stop
-    seed : of weights and of the order of rows
-    extra : take SVHN's extra images for training too
-    fingerprint : of the data, so that results of other data under the same name are never mistaken for these
+    data : str
+        Name or path of a data set.
+    method : str
+        One of :data:`METHODS`.
+    components : int or None, default=None
+        Number of principal components of the inputs; None keeps the pixels.
+    depth : int, default=1
+        Number of hidden layers; for a CNN, the number of layers above the first dense layer.
+    width : int, default=256
+        Number of units per hidden layer.
+    epochs : int, default=1
+        Number of passes over the training data.
+    lr : float, default=1e-3
+        Learning rate of stochastic gradient descent.
+    momentum : float, default=0.9
+        Momentum of stochastic gradient descent.
+    weight_decay : float, default=1e-3
+        L2 penalty on the trained weights.
+    batch_size : int, default=128
+        Number of rows per step.
+    convolutions : tuple of int, default=(1, 1, 1)
+        Number of convolutions in each block of a CNN.
+    channels : tuple of int, default=(32, 64, 128)
+        Number of channels in each block of a CNN.
+    depths : tuple of int, default=(1,)
+        Kernel depths of an SVM; the best by validation error is used.
+    Cs : tuple of float, default=(10.0,)
+        Penalties of an SVM; the best by validation error is used.
+    trial_rows : int or None, default=None
+        Number of training rows on which ``depths`` and ``Cs`` are tried; None uses all of them.
+    alphas : tuple of float, default=(1.0,)
+        Penalties of ridge regression as fractions of the mean of the Gram matrix's diagonal; the
+        best is chosen by generalised cross-validation.
+    tol : float, default=5e-3
+        Relative residual at which conjugate gradients stop.
+    seed : int, default=0
+        Seed of the weights and of the order of the rows.
+    extra : bool, default=False
+        Whether to train on the extra images of SVHN, too.
+    fingerprint : str or None, default=None
+        Fingerprint of the data. It keeps results on different data of the same name apart.
+
+    Raises
+    ------
+    ValueError
+        If a setting is invalid.
     """
 
     data: str
@@ -81,7 +117,9 @@ class Experiment:
         if not isinstance(self.extra, bool):
             raise ValueError(f"extra must be true or false, got {self.extra!r}")
         if self.method not in METHODS:
-            raise ValueError(f"unknown method {self.method!r}; known are {', '.join(METHODS)}")
+            raise ValueError(
+                f"unknown method {self.method!r}; expected one of {', '.join(METHODS)}"
+            )
         for name in ("convolutions", "channels", "depths", "Cs", "alphas"):
             value = getattr(self, name)
             values = tuple(value) if isinstance(value, list | tuple | range) else (value,)
@@ -106,25 +144,43 @@ class Experiment:
             },
         )
         check_number(momentum=self.momentum, weight_decay=self.weight_decay)
-        for name in ("lr", "tol", "momentum", "weight_decay"):  # 1 and 1.0 are the same setting
+        for name in ("lr", "tol", "momentum", "weight_decay"):  # 1 and 1.0 must hash alike
             object.__setattr__(self, name, float(getattr(self, name)))
         for name in ("Cs", "alphas"):
             object.__setattr__(self, name, tuple(map(float, getattr(self, name))))
         check_seed(self.seed)
         if self.family == "cnn" and len(self.convolutions) != len(self.channels):
             raise ValueError(
-                f"convolutions {self.convolutions} and channels {self.channels} must have a number for each block"
+                "convolutions and channels must have one number per block, "
+                f"got {self.convolutions} and {self.channels}"
             )
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> Experiment:
-        """From names and values, of which those that mean nothing to the method are refused."""
+        """Create an experiment from a mapping, rejecting settings that its method does not use.
+
+        Parameters
+        ----------
+        settings : dict
+            Values by parameter name.
+
+        Returns
+        -------
+        Experiment
+            The experiment.
+
+        Raises
+        ------
+        ValueError
+            If a setting is missing, unknown, invalid or not used by the method.
+        """
         if missing := [name for name in ("data", "method") if name not in settings]:
-            raise ValueError(f"an experiment needs {' and '.join(missing)}")
+            raise ValueError(f"an experiment needs the settings {' and '.join(missing)}")
         known = {f.name for f in fields(cls)}
         if unknown := [name for name in settings if name not in known]:
             raise ValueError(
-                f"unknown settings {', '.join(unknown)}; known are {', '.join(sorted(known))}"
+                f"unknown settings {', '.join(unknown)}; "
+                f"expected some of {', '.join(sorted(known))}"
             )
         try:
             experiment = cls(**settings)
@@ -133,33 +189,34 @@ class Experiment:
         if idle := [name for name in settings if name not in experiment.settings_names]:
             names = ", ".join(n for n in experiment.settings_names if n != "fingerprint")
             raise ValueError(
-                f"{', '.join(idle)} means nothing to the method {experiment.method}; it takes {names}"
+                f"method {experiment.method} does not use {', '.join(idle)}; it takes {names}"
             )
         return experiment
 
     @property
     def family(self) -> str:
-        """ "svm", "rr", "mlp" or "cnn"."""
+        """The family of the method: "svm", "rr", "mlp" or "cnn"."""
         first = self.method.split("-")[0]
         return first if first in ("svm", "rr", "cnn") else "mlp"
 
     @property
     def kind(self) -> str:
-        """The kernel or network: "ss", "ts", "ts-lrc", …"""
+        """The kind of kernel or network, such as "ss", "ts" or "ts-lrc"."""
         return self.method.removeprefix("svm-").removeprefix("cnn-")
 
     @property
     def settings_names(self) -> tuple[str, ...]:
+        """Names of the settings that the method uses."""
         return (*_ALWAYS, *_SETTINGS[self.family])
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that the result depends on."""
+        """Values of the settings that the method uses, by name."""
         return {name: getattr(self, name) for name in self.settings_names}
 
     @property
     def name(self) -> str:
-        """Short, and different for every different experiment; it does not matter where data with a fingerprint lie."""
+        """Short name with a hash of the settings; the folder of fingerprinted data is left out."""
         settings = {
             **self.settings,
             "data": Path(self.data).name if self.fingerprint else self.data,
@@ -172,16 +229,42 @@ class Experiment:
 
 @dataclass
 class Result:
-    """Errors are fractions; nan where there is none, as for one pass of an SVM."""
+    """Result of an experiment. Errors are fractions, and NaN where they do not apply.
+
+    Parameters
+    ----------
+    depth : int
+        Depth of the fitted model.
+    seconds : float
+        Time of the fastest epoch, or of the whole fit for methods without epochs.
+    one_pass : float, default=nan
+        Test error after the first epoch.
+    one_pass_validation : float, default=nan
+        Validation error after the first epoch.
+    best : float, default=nan
+        Test error at the epoch of lowest validation error.
+    best_validation : float, default=nan
+        Lowest validation error.
+    best_epoch : int or None, default=None
+        Number of the epoch of lowest validation error.
+    epochs : list of dict, default=[]
+        Fields of :class:`tensorswitch.history.Epoch` for every epoch.
+    filters : list of list of float, default=None
+        Weights of the first hidden units, in pixels, of shape (units, pixels).
+    filter_shape : list of int, default=None
+        Number of channels, height and width of the images.
+    note : str, default=""
+        Remark on the result, such as a chosen penalty.
+    """
 
     depth: int
-    seconds: float  # of an epoch, or of the whole fit where there are no epochs
+    seconds: float
     one_pass: float = math.nan
     one_pass_validation: float = math.nan
     best: float = math.nan
     best_validation: float = math.nan
     best_epoch: int | None = None
     epochs: list[dict[str, Any]] = field(default_factory=list)
-    filters: list[list[float]] | None = None  # of hidden units, in pixels
-    filter_shape: list[int] | None = None  # channels, height, width
+    filters: list[list[float]] | None = None
+    filter_shape: list[int] | None = None
     note: str = ""

@@ -1,4 +1,4 @@
-"""What the figures have in common: their look, filters as pictures, and how they are kept."""
+"""Shared helpers for figures: style, filters as images, saving and embedding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tensorswitch._files import make_folder, replacing
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Colours that stay apart in the common kinds of colour blindness (Okabe and Ito).
+# A palette that is safe for common kinds of colour blindness (Okabe and Ito).
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#666666"
 COLOURS = {
     "ss": GREY,
@@ -33,17 +33,27 @@ COLOURS = {
 
 
 def can_draw() -> bool:
-    """Whether matplotlib is installed."""
+    """Return whether matplotlib is installed.
+
+    Returns
+    -------
+    bool
+        True if figures can be drawn.
+    """
     return importlib.util.find_spec("matplotlib") is not None
 
 
-MISSING = (
-    "figures are drawn with matplotlib, which is not installed: pip install 'tensorswitch[plots]'"
-)
+MISSING = "drawing figures needs matplotlib; install it with: pip install 'tensorswitch[plots]'"
 
 
 def look() -> AbstractContextManager[None]:
-    """The settings that figures are drawn and written with."""
+    """Apply the matplotlib settings of all figures.
+
+    Returns
+    -------
+    context manager
+        The settings hold until it is left.
+    """
     import matplotlib as mpl
 
     plain: Any = {
@@ -56,23 +66,48 @@ def look() -> AbstractContextManager[None]:
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write PNG and SVG."""
+    """Write a figure as PNG and SVG.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        The figure.
+    folder : Path
+        Output folder; it is created if needed.
+    name : str
+        File name without suffix.
+
+    Returns
+    -------
+    list of Path
+        The two files.
+    """
     make_folder(folder)
     paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
     for path in paths:
         kind = path.suffix[1:]
-        with (
-            replacing(path) as partial,
-            look(),
-        ):  # without a date and with fixed names, the same figure is the same file
-            figure.savefig(
-                partial, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None
-            )
+        # No date and fixed element names, so that equal figures give equal files.
+        metadata = {"Date": None} if kind == "svg" else None
+        with replacing(path) as partial, look():
+            figure.savefig(partial, format=kind, dpi=150, metadata=metadata)
     return paths
 
 
 def embedded(figure: Figure, alt: str) -> Markup:
-    """Return the figure as an HTML image that needs no other file."""
+    """Return a figure as an HTML image with inline data.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        The figure.
+    alt : str
+        Alternative text.
+
+    Returns
+    -------
+    Markup
+        An ``img`` element.
+    """
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=150)
     content = base64.b64encode(buffer.getvalue()).decode()
@@ -82,7 +117,20 @@ def embedded(figure: Figure, alt: str) -> Markup:
 def as_images(
     filters: list[list[float]] | None, shape: Sequence[int] | None = None
 ) -> np.ndarray | None:
-    """Weights as pictures (units, height, width, channels) of one or three channels, if that is what they are; without a shape, as square ones."""
+    """Reshape weights to images of one or three channels.
+
+    Parameters
+    ----------
+    filters : list of list of float, or None
+        Weights of shape (units, pixels).
+    shape : sequence of int, default=None
+        Number of channels, height and width. If None, images are assumed to be square.
+
+    Returns
+    -------
+    ndarray of shape (units, height, width, channels), or None
+        The images; None if the weights do not have the size of an image.
+    """
     if not filters:
         return None
     weights = np.array(filters)
@@ -102,7 +150,15 @@ def as_images(
 
 
 def show_filter(axes: Any, image: np.ndarray) -> None:
-    """Red positive and blue negative, or in colours around grey."""
+    """Draw a filter: red and blue for signs of one channel, colours around grey for three.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+        Where to draw.
+    image : ndarray of shape (height, width, channels)
+        The filter.
+    """
     bound = abs(image).max() or 1
     if image.shape[2] == 1:
         axes.imshow(image[..., 0], cmap="RdBu_r", vmin=-bound, vmax=bound, interpolation="nearest")

@@ -1,4 +1,4 @@
-"""How far a sweep is, as a table that renews itself in the terminal."""
+"""Show the progress of a sweep as a live table in the terminal."""
 
 from __future__ import annotations
 
@@ -20,13 +20,26 @@ from tensorswitch.history import percent
 
 @contextmanager
 def live_table(sweep: Sweep, console: Console) -> Iterator[None]:
-    """Shown while it is open: what runs, how many are done, failed and left, the best so far, and the time left."""
+    """Show what is running, finished and left, the best results and the remaining time.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        The sweep to watch.
+    console : rich.console.Console
+        Where to draw. If it is not a terminal, only counts are printed, first and last.
+
+    Yields
+    ------
+    None
+        The table is updated until the context is left.
+    """
     start, done_before = time.monotonic(), len(sweep.records())
 
     def picture() -> RenderableType:
         return _picture(sweep, time.monotonic() - start, done_before)
 
-    if not console.is_terminal:  # a log gets the numbers at the start and the end only
+    if not console.is_terminal:
         console.print(counts(sweep), soft_wrap=True)
         yield
         console.print(counts(sweep), soft_wrap=True)
@@ -36,7 +49,20 @@ def live_table(sweep: Sweep, console: Console) -> Iterator[None]:
 
 
 def counts(sweep: Sweep, seconds_left: float = math.nan) -> str:
-    """ "12 done, 1 failed, 2 running, 30 to go"."""
+    """Return the state of a sweep, such as "12 done, 1 failed, 2 running, 30 to go".
+
+    Parameters
+    ----------
+    sweep : Sweep
+        The sweep.
+    seconds_left : float, default=nan
+        Estimate of the remaining time, shown unless NaN.
+
+    Returns
+    -------
+    str
+        The counts.
+    """
     records, running = sweep.records(), sweep.running()
     ended = {r.experiment.name for r in records}
     running = [(e, state) for e, state in running if e.name not in ended]
@@ -53,13 +79,23 @@ def counts(sweep: Sweep, seconds_left: float = math.nan) -> str:
 
 
 def title(experiment: Experiment) -> str:
-    """What it is, in a few words."""
+    """Return a short description of an experiment.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment.
+
+    Returns
+    -------
+    str
+        Data, method and the main settings.
+    """
     e = experiment
     words = [e.data, METHODS[e.method]]
     if e.family in ("mlp", "cnn"):
-        words.append(
-            f"depth {'·'.join(map(str, e.convolutions)) + ' + ' if e.family == 'cnn' else ''}{e.depth}"
-        )
+        blocks = "·".join(map(str, e.convolutions)) + " + " if e.family == "cnn" else ""
+        words.append(f"depth {blocks}{e.depth}")
     if e.family == "rr":
         words.append(f"{e.width} gates")
     if e.family != "cnn":
@@ -70,7 +106,18 @@ def title(experiment: Experiment) -> str:
 
 
 def best_records(records: list[Record]) -> dict[tuple[str, str], Record]:
-    """For each data set and method the record of least validation error."""
+    """Return the record of lowest validation error for every data set and method.
+
+    Parameters
+    ----------
+    records : list of Record
+        Records; those without a result are skipped.
+
+    Returns
+    -------
+    dict
+        Records by data set and method.
+    """
     best: dict[tuple[str, str], tuple[float, Record]] = {}
     for record in records:
         if record.result is None:
@@ -86,6 +133,18 @@ def best_records(records: list[Record]) -> dict[tuple[str, str], Record]:
 
 
 def clock(seconds: float) -> str:
+    """Return a duration in words.
+
+    Parameters
+    ----------
+    seconds : float
+        The duration.
+
+    Returns
+    -------
+    str
+        Seconds, minutes, or hours and minutes, such as "2 h 05 min".
+    """
     minutes = round(seconds / 60)
     return (
         f"{seconds:.0f} s"
@@ -97,6 +156,7 @@ def clock(seconds: float) -> str:
 
 
 def _picture(sweep: Sweep, elapsed: float, done_before: int) -> RenderableType:
+    """Return the current state of the table."""
     records = sweep.records()
     done, left = len(records) - done_before, len(sweep.experiments) - len(records)
     running = Table("running", "epoch", "now", box=None, pad_edge=False)

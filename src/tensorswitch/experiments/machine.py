@@ -1,4 +1,4 @@
-"""What a run was made on, to stand beside its numbers."""
+"""Describe the machine and the versions that results were obtained with."""
 
 from __future__ import annotations
 
@@ -12,6 +12,13 @@ import torch
 
 
 def machine() -> dict[str, Any]:
+    """Return processor, threads, cores and versions of the current process.
+
+    Returns
+    -------
+    dict
+        Keys ``machine``, ``threads``, ``cores``, ``torch`` and ``python``.
+    """
     model = platform.processor() or platform.machine()
     if (cpuinfo := Path("/proc/cpuinfo")).exists():
         model = next(
@@ -32,9 +39,29 @@ def machine() -> dict[str, Any]:
 
 
 def describe(about: dict[str, Any] | None = None) -> str:
+    """Return a one-line description of a machine.
+
+    Parameters
+    ----------
+    about : dict, default=None
+        What :func:`machine` returned; None describes the current process.
+
+    Returns
+    -------
+    str
+        The description.
+    """
     about = about or machine()
-    return f"{about['machine']}, {about['threads']} of {about['cores']} cores, torch {about['torch']}, Python {about['python']}"
+    cores = f"{about['threads']} of {about['cores']} cores"
+    return f"{about['machine']}, {cores}, torch {about['torch']}, Python {about['python']}"
 
 
 def today() -> str:
+    """Return the date.
+
+    Returns
+    -------
+    str
+        The date as YYYY-MM-DD.
+    """
     return datetime.date.today().isoformat()

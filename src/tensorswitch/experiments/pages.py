@@ -1,4 +1,4 @@
-"""Self-contained HTML pages, made from the templates beside this file."""
+"""Render self-contained HTML pages from the templates in this package."""
 
 from __future__ import annotations
 
@@ -15,7 +15,17 @@ __all__ = ["FigurePart", "render", "write_page"]
 
 
 class FigurePart(NamedTuple):
-    """A figure of a page."""
+    """A figure on a page.
+
+    Parameters
+    ----------
+    title : str
+        Heading above the figure.
+    image : Markup
+        The image as HTML.
+    caption : str
+        Text below the figure.
+    """
 
     title: str
     image: Markup
@@ -23,17 +33,41 @@ class FigurePart(NamedTuple):
 
 
 def render(template: str, **values: Any) -> Markup:
-    """Return the HTML of a template. Values are escaped unless they are markup already."""
+    """Render a template to HTML.
+
+    Parameters
+    ----------
+    template : str
+        File name of the template.
+    **values
+        Values of its variables. They are escaped unless they are markup already.
+
+    Returns
+    -------
+    Markup
+        The HTML.
+    """
     return Markup(_environment().get_template(template).render(**values))
 
 
 def write_page(path: Path, template: str, **values: Any) -> None:
-    """Write the HTML of a template to a file."""
+    """Render a template and write it to a file.
+
+    Parameters
+    ----------
+    path : Path
+        The file to write.
+    template : str
+        File name of the template.
+    **values
+        Values of its variables, as in :func:`render`.
+    """
     write_text(path, render(template, **values))
 
 
 @cache
 def _environment() -> Environment:
+    """Return the template environment, which fails on undefined variables."""
     return Environment(
         loader=PackageLoader("tensorswitch.experiments"),
         autoescape=True,

@@ -1,4 +1,4 @@
-"""``report.html``: a comparison as one self-contained page."""
+"""Write a comparison as a self-contained page, ``report.html``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,18 @@ from tensorswitch.history import percent
 
 
 def cells(comparison: Comparison) -> list[list[str]]:
-    """The table: method, depth, one-pass error, best error, epoch, time against SS, remarks."""
+    """Return the table of a comparison as text.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        The comparison.
+
+    Returns
+    -------
+    list of list of str
+        One row per method, with the columns of :data:`HEADER`.
+    """
     return [
         [
             METHODS[method],
@@ -45,7 +56,17 @@ HEADER = ["method", "depth", "one pass, %", "best, %", "at epoch", "time", ""]
 
 
 def write_report(comparison: Comparison, path: Path, command: str) -> None:
-    """Write table, curves and filters to one file."""
+    """Write table, learning curves and filters to one file.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        The comparison.
+    path : Path
+        The file to write.
+    command : str
+        Command line to show in the report.
+    """
     results = comparison.results
     least = min((r.best for _, r in results if not math.isnan(r.best)), default=math.nan)
     rows = [
@@ -67,6 +88,7 @@ def write_report(comparison: Comparison, path: Path, command: str) -> None:
 
 
 def _figures(comparison: Comparison) -> list[FigurePart]:
+    """Draw learning curves and filters."""
     if not can_draw():
         return [FigurePart("Figures", Markup(""), MISSING.capitalize())]
     figures = []
@@ -74,19 +96,23 @@ def _figures(comparison: Comparison) -> list[FigurePart]:
     with look():
         if curves:
             caption = "Test error against epochs and against seconds of training."
-            figures.append(FigurePart("Learning", _curves(curves), caption))
+            figures.append(FigurePart("Learning curves", _curves(curves), caption))
         for method, r in curves:
             images = as_images(r.filters, r.filter_shape) if r.filter_shape else None
             if images is not None:
-                title = f"What the units of {METHODS[method]} look for"
+                title = f"Filters of {METHODS[method]}"
                 figures.append(FigurePart(title, _filters(images), FILTER_CAPTION))
     return figures
 
 
-FILTER_CAPTION = "Weights of the first hidden units, in pixels; where there is one channel, red is positive and blue negative."
+FILTER_CAPTION = (
+    "Weights of the first hidden units, in pixels. "
+    "For images of one channel, red is positive and blue negative."
+)
 
 
 def _curves(results: list[tuple[str, Result]]) -> Markup:
+    """Draw test errors against epochs and seconds."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -104,13 +130,12 @@ def _curves(results: list[tuple[str, Result]]) -> Markup:
         }
         by_epoch.plot(range(1, len(errors) + 1), errors, **style)
         by_time.plot(seconds, errors, **style)
-    reached = all(e["test_error"] > 0 for _, r in results for e in r.epochs)
-    by_epoch.set(
-        xlabel="epoch", ylabel="test error, %", yscale="log" if reached else "linear"
-    )  # zero has no place on a logarithmic axis
+    positive = all(e["test_error"] > 0 for _, r in results for e in r.epochs)
+    yscale = "log" if positive else "linear"
+    by_epoch.set(xlabel="epoch", ylabel="test error, %", yscale=yscale)
     by_epoch.xaxis.get_major_locator().set_params(integer=True)
     by_time.set(xlabel="seconds", xscale="log")
-    for axis in (by_epoch.yaxis, by_time.xaxis) if reached else (by_time.xaxis,):
+    for axis in (by_epoch.yaxis, by_time.xaxis) if positive else (by_time.xaxis,):
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter(NullFormatter())
@@ -119,6 +144,7 @@ def _curves(results: list[tuple[str, Result]]) -> Markup:
 
 
 def _filters(images: np.ndarray) -> Markup:
+    """Draw filters in a row."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 0.75), layout="constrained")

@@ -1,4 +1,4 @@
-"""Running one experiment: the data are prepared as in the paper, the method is fitted and tested."""
+"""Run one experiment: prepare the data as in the paper, fit the method and test it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tensorswitch.training import Learner, Rows, train
 
 __all__ = ["Watch", "remember", "run", "untrained", "with_fingerprints"]
 
-Watch = Callable[[int, int, str], None]  # epochs done, epochs in all, a note
+Watch = Callable[[int, int, str], None]  # finished epochs, total epochs, note
 
 
 def run(
@@ -36,9 +36,33 @@ def run(
     *,
     filters: bool = True,
 ) -> Result:
-    """Do it; networks leave checkpoints in ``folder`` and go on from there. ``watch(done, epochs, note)`` is told of every epoch.
+    """Run an experiment.
 
-    ``filters`` says whether the result is to have the weights of the first hidden units in pixels.
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment.
+    folder : Path, default=None
+        Where networks keep their checkpoints, from which an interrupted run resumes.
+    watch : callable, default=None
+        Called after every epoch as ``watch(done, total, note)``.
+    device : str, default="cpu"
+        Device for training.
+    filters : bool, default=True
+        Whether the result includes the weights of the first hidden units in pixels.
+
+    Returns
+    -------
+    Result
+        Errors, times and learning curves.
+
+    Raises
+    ------
+    ValueError
+        If the data cannot be loaded, do not match ``experiment.fingerprint`` or do not suit the
+        method.
+    tensorswitch.training.DivergedError
+        If the loss of a network is no longer finite.
     """
     data = _data(experiment)
     split = _prepared(data, experiment.components, experiment.family != "cnn")
@@ -50,7 +74,19 @@ def run(
 
 
 def with_fingerprints(experiments: Iterable[Experiment]) -> list[Experiment]:
-    """The same, bound to the data that are there now, and with whole paths, so that processes elsewhere find them."""
+    """Bind experiments to the present content of their data.
+
+    Parameters
+    ----------
+    experiments : iterable of Experiment
+        Experiments; all of their data sets are loaded once.
+
+    Returns
+    -------
+    list of Experiment
+        The same experiments with fingerprints, and with absolute paths, so that processes in other
+        folders find the data.
+    """
     found: dict[tuple[str, bool], str] = {}
     bound = []
     for experiment in experiments:
@@ -66,24 +102,31 @@ def with_fingerprints(experiments: Iterable[Experiment]) -> list[Experiment]:
     return bound
 
 
-_recent_data: dict[
-    str, Dataset
-] = {}  # by fingerprint; experiments on the same data follow each other
+# Consecutive experiments mostly use the same data, so the last data set (by fingerprint) is kept.
+_recent_data: dict[str, Dataset] = {}
 _recent_split: dict[tuple[str, int | None, bool], Split] = {}
 
 
 def remember(data: Dataset) -> None:
-    """Have the next experiments on these data take them without loading."""
+    """Cache a data set for the next experiments of this process.
+
+    Parameters
+    ----------
+    data : Dataset
+        The data set. It replaces the one cached before.
+    """
     _recent_data.clear()
     _recent_data[data.fingerprint] = data
 
 
 def _data(experiment: Experiment) -> Dataset:
+    """Return the data set of an experiment, checking its fingerprint."""
     if experiment.fingerprint not in _recent_data:
         data = load(experiment.data, extra=experiment.extra)
         if experiment.fingerprint not in (None, data.fingerprint):
             raise ValueError(
-                f"the data {experiment.data} are not those that the experiment was made for: their fingerprint is {data.fingerprint}"
+                f"the data {experiment.data} have changed: their fingerprint is "
+                f"{data.fingerprint}, but the experiment expects {experiment.fingerprint}"
             )
         remember(data)
         return data
@@ -91,6 +134,7 @@ def _data(experiment: Experiment) -> Dataset:
 
 
 def _prepared(data: Dataset, components: int | None, flat: bool) -> Split:
+    """Return the prepared parts of a data set, caching the last ones."""
     key = (data.fingerprint, components, flat)
     if key not in _recent_split:
         _recent_split.clear()
@@ -107,6 +151,7 @@ def _network(
     device: str,
     filters: bool,
 ) -> Result:
+    """Train and test a network."""
     network = _build(experiment, split, classes)
     sgd = {
         name: getattr(experiment, name)
@@ -123,10 +168,8 @@ def _network(
         "test": Rows.from_numpy(split.test, split.test_labels),
     }
     rows = Rows.from_numpy(split.train, split.train_labels)
-    place = (
-        folder if experiment.epochs > 1 else None
-    )  # there is nothing to keep before the first epoch is done
-    notes = json.loads(json.dumps(experiment.settings))  # tuples as the lists they become in a file
+    place = folder if experiment.epochs > 1 else None  # a single epoch needs no checkpoint
+    notes = json.loads(json.dumps(experiment.settings))  # tuples become lists, as in a file
     history = train(
         learner, rows, epochs=experiment.epochs, folder=place, notes=notes, after=after, **parts
     )
@@ -146,6 +189,7 @@ def _network(
 
 
 def _build(experiment: Experiment, split: Split, classes: int) -> Network:
+    """Build the network of an experiment."""
     torch.manual_seed(experiment.seed)
     shape: dict[str, Any] = {
         "kind": experiment.kind,
@@ -156,7 +200,7 @@ def _build(experiment: Experiment, split: Split, classes: int) -> Network:
         return mlp(split.train.shape[1], classes, **shape)
     if split.train.ndim != 4:
         raise ValueError(
-            f"{experiment.data} has rows of {split.train.shape[1]} features, no images, for a cnn to look at"
+            f"a CNN needs images, but {experiment.data} has rows of {split.train.shape[1]} features"
         )
     blocks: dict[str, Any] = {
         "convolutions": experiment.convolutions,
@@ -166,16 +210,14 @@ def _build(experiment: Experiment, split: Split, classes: int) -> Network:
 
 
 def _ridge(experiment: Experiment, split: Split, classes: int) -> Result:
-    """The readout solved in one pass."""
+    """Solve the readout in one pass."""
     gate_weights = draw_gates(
         split.train.shape[1], [experiment.width], torch.Generator().manual_seed(experiment.seed)
     )
     x, y = torch.from_numpy(split.train), torch.from_numpy(split.train_labels)
     targets = 2 * torch.nn.functional.one_hot(y, classes).to(x.dtype) - 1
     start = time.perf_counter()
-    mean = (
-        mean_diagonal(x, deep_gates(x, gate_weights)) or 1.0
-    )  # inputs that are all zero have none
+    mean = mean_diagonal(x, deep_gates(x, gate_weights)) or 1.0  # 0 if all inputs are zero
     solution = solve_ridge(
         x, targets, gate_weights, [a * mean for a in experiment.alphas], tol=experiment.tol
     )
@@ -207,7 +249,7 @@ def _ridge(experiment: Experiment, split: Split, classes: int) -> Result:
 
 
 def _svm(experiment: Experiment, split: Split) -> Result:
-    """Rows of unit length; depth and C by validation error where there is a choice."""
+    """Fit a kernel SVM to rows of unit length, choosing depth and C by validation error."""
     depth, C, kind = experiment.depths[0], experiment.Cs[0], experiment.kind
     start = time.perf_counter()
     if len(experiment.depths) * len(experiment.Cs) > 1 and len(split.validation):
@@ -219,11 +261,11 @@ def _svm(experiment: Experiment, split: Split) -> Result:
             split.validation_labels,
         )
         errors = kernel_svc_grid(
-            *trial, kinds=[kind], depths=experiment.depths, Cs=experiment.Cs, max_memory_gb=8
+            *trial, kinds=[kind], depths=experiment.depths, Cs=experiment.Cs, memory_gb=8
         )
         _, depth, C = min(errors, key=lambda k: (errors[k], k))
     before = time.perf_counter()
-    model = TSKernelSVC(kind, depth, C, normalize=True, max_memory_gb=8).fit(
+    model = TSKernelSVC(kind, depth, C, normalize=True, memory_gb=8).fit(
         split.train, split.train_labels
     )
     seconds = time.perf_counter() - before
@@ -243,7 +285,7 @@ def _svm(experiment: Experiment, split: Split) -> Result:
 
 
 def _first_weight(network: Network) -> Tensor | None:
-    """Of the units of the first layer, if it is fully connected."""
+    """Return the weights of the first layer if it is fully connected."""
     first = next(iter(network))
     for name in ("gate_weight", "weight"):
         weight = getattr(first, name, None)
@@ -253,7 +295,7 @@ def _first_weight(network: Network) -> Tensor | None:
 
 
 def _filters(network: Network, split: Split, count: int = 16) -> list[list[float]] | None:
-    """The weights of the first units of the first layer, seen in pixels."""
+    """Return the weights of the first units in pixels."""
     weight = _first_weight(network)
     if weight is None:
         return None
@@ -264,7 +306,22 @@ def _filters(network: Network, split: Split, count: int = 16) -> list[list[float
 
 
 def untrained(experiment: Experiment, features: int, classes: int) -> np.ndarray:
-    """What the weights of the first hidden units were before training, for a network on pixels."""
+    """Return the initial weights of the first hidden layer of a network on pixels.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        An experiment with an MLP.
+    features : int
+        Number of inputs.
+    classes : int
+        Number of classes.
+
+    Returns
+    -------
+    ndarray of shape (width, features)
+        The weights before training.
+    """
     torch.manual_seed(experiment.seed)
     network = mlp(
         features, classes, kind=experiment.kind, depth=experiment.depth, width=experiment.width
@@ -275,4 +332,5 @@ def untrained(experiment: Experiment, features: int, classes: int) -> np.ndarray
 
 
 def _error(predicted: np.ndarray, labels: np.ndarray) -> float:
+    """Return the fraction of wrong labels."""
     return float(np.mean(predicted != labels))

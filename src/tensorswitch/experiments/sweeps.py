@@ -1,4 +1,7 @@
-"""Many experiments, on local processes or a Dask cluster; what is done stays done (see :mod:`tensorswitch.experiments.records`)."""
+"""Run many experiments on local processes or on a Dask cluster.
+
+Finished experiments are not repeated, see :mod:`tensorswitch.experiments.records`.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,27 @@ from tensorswitch.experiments.runner import with_fingerprints
 __all__ = ["Sweep", "sweep"]
 
 CONNECT_SECONDS = 20
-DEATHS = 2  # an experiment whose process, with nothing else in it, died so often is given up
+DEATHS = 2  # number of times an experiment may kill its process before it counts as failed
 Run = Callable[[list[Experiment]], Any]
 
 
 class Sweep:
-    """How far it is, as the files say."""
+    """State of a sweep, read from its files.
+
+    Parameters
+    ----------
+    experiments : iterable of Experiment
+        Experiments, bound to their data; duplicates are dropped.
+    folder : Path
+        Folder of the record files.
+
+    Attributes
+    ----------
+    experiments : list of Experiment
+        The distinct experiments.
+    folder : Path
+        Folder of the record files.
+    """
 
     def __init__(self, experiments: Iterable[Experiment], folder: Path) -> None:
         self.folder = folder
@@ -37,7 +55,13 @@ class Sweep:
         self._records: dict[str, Record] = {}
 
     def records(self) -> list[Record]:
-        """Of the experiments that came to an end."""
+        """Return the records of the experiments that finished or failed.
+
+        Returns
+        -------
+        list of Record
+            The records; each file is read only once.
+        """
         for experiment in self.experiments:
             if (
                 experiment.name not in self._records
@@ -47,7 +71,13 @@ class Sweep:
         return list(self._records.values())
 
     def running(self) -> list[tuple[Experiment, dict[str, Any]]]:
-        """Those under way, and how far each is."""
+        """Return the running experiments, each with its progress.
+
+        Returns
+        -------
+        list of tuple of Experiment and dict
+            The dict has the keys ``done``, ``total``, ``note`` and ``since``.
+        """
         found = []
         for experiment in self.experiments:
             try:
@@ -62,22 +92,44 @@ class Sweep:
         return found
 
     def forget_running(self, *experiments: Experiment) -> None:
-        """Those that were stopped are not under way; their checkpoints stay."""
+        """Mark experiments as not running, keeping their checkpoints.
+
+        Parameters
+        ----------
+        *experiments : Experiment
+            Experiments that were stopped; by default all of the sweep.
+        """
         for experiment in experiments or self.experiments:
             (self.folder / RUNNING / experiment.name / STATE).unlink(missing_ok=True)
 
     def left(self) -> list[Experiment]:
+        """Return the experiments that have no record yet.
+
+        Returns
+        -------
+        list of Experiment
+            The experiments.
+        """
         self.records()
         return [e for e in self.experiments if e.name not in self._records]
 
     def forget_failures(self) -> None:
-        """Have them done again."""
+        """Delete the records of failed experiments, so that they run again."""
         for record in self.records():
             if record.error is not None:
                 (self.folder / f"{record.experiment.name}.json").unlink(missing_ok=True)
                 del self._records[record.experiment.name]
 
     def give_up(self, experiment: Experiment, error: str) -> None:
+        """Record an experiment as failed.
+
+        Parameters
+        ----------
+        experiment : Experiment
+            The experiment.
+        error : str
+            The reason.
+        """
         now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         write_text(
             self.folder / f"{experiment.name}.json",
@@ -95,16 +147,36 @@ def sweep(
     device: str = "cpu",
     during: Callable[[Sweep], Any] | None = None,
 ) -> list[Record]:
-    """Do what is not done yet.
+    """Run all experiments that have no record yet.
 
     Parameters
     ----------
-    folder : where results are, which all processes must see
-    jobs : how many at a time, by default one for each core; cores are shared among them
-    dask : the address of a scheduler, whose workers then do them
-    retry : do those that failed again
-    device : where torch computes
-    during : makes a context from the :class:`Sweep`, open while it runs, to show how far it is
+    experiments : iterable of Experiment
+        The experiments.
+    folder : Path
+        Folder of the record files; all processes must be able to write to it.
+    jobs : int, default=None
+        Number of experiments to run at a time, sharing the cores; None runs one per core.
+    dask : str, default=None
+        Address of a Dask scheduler whose workers run the experiments.
+    retry : bool, default=False
+        Whether to run failed experiments again.
+    device : str, default="cpu"
+        Device for training.
+    during : callable, default=None
+        Takes the :class:`Sweep` and returns a context manager that is entered while experiments
+        run, for example to show progress.
+
+    Returns
+    -------
+    list of Record
+        The records of all experiments, failed ones included.
+
+    Raises
+    ------
+    ValueError
+        If another process uses ``folder``, the data cannot be loaded, or the Dask cluster cannot
+        be reached or does not share ``folder``.
     """
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}")
@@ -132,11 +204,13 @@ def sweep(
 
 
 def _run_all(state: Sweep, run: Run) -> None:
+    """Run experiments until each has a record, isolating those that kill their process."""
     while left := state.left():
         try:
             run(left)
         except loky.process_executor.BrokenProcessPool:
-            # A process died, and loky ended the others with it; which is to blame shows when each is alone. If none had begun, the first is tried.
+            # A process died and loky stopped the others, so running each suspect alone shows which
+            # one is to blame. If no experiment had started, the first one is the suspect.
             suspects = [experiment for experiment, _ in state.running()] or left[:1]
             state.forget_running()
             for experiment in suspects:
@@ -144,29 +218,27 @@ def _run_all(state: Sweep, run: Run) -> None:
 
 
 def _alone(state: Sweep, experiment: Experiment, run: Run) -> None:
+    """Run an experiment by itself, and record it as failed if its process keeps dying."""
     for _ in range(DEATHS):
         try:
             run([experiment])
             return
         except loky.process_executor.BrokenProcessPool:
             state.forget_running(experiment)
-    state.give_up(experiment, f"the process died {DEATHS} times, as it does where memory runs out")
+    state.give_up(experiment, f"the process died {DEATHS} times, possibly out of memory")
 
 
 def _on_processes(experiments: list[Experiment], folder: Path, jobs: int, device: str) -> None:
-    """On processes here, each with its share of the cores."""
+    """Run experiments on local processes, each with its share of the cores."""
     threads = max(1, (os.cpu_count() or 1) // min(jobs, len(experiments)))
     task = partial(_in_child, folder=folder, device=device, parent=os.getpid())
-    if (
-        jobs > 1 and len(experiments) == 1
-    ):  # joblib would run it in this process, which it may take along when it dies
+    if jobs > 1 and len(experiments) == 1:  # joblib would run it in this process, which may die
         with loky.ProcessPoolExecutor(1, env={"OMP_NUM_THREADS": str(threads)}) as executor:
             executor.submit(task, experiments[0]).result()
         return
     with warnings.catch_warnings(), joblib.parallel_config("loky", inner_max_num_threads=threads):
-        warnings.filterwarnings(
-            "ignore", "A worker stopped while some jobs were given"
-        )  # joblib renews workers that hold much memory
+        # joblib restarts workers that hold much memory.
+        warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")
         jobs = min(jobs, len(experiments))
         joblib.Parallel(jobs, batch_size=1, pre_dispatch=jobs)(
             joblib.delayed(task)(e) for e in experiments
@@ -174,7 +246,7 @@ def _on_processes(experiments: list[Experiment], folder: Path, jobs: int, device
 
 
 def _in_child(experiment: Experiment, folder: Path, device: str, parent: int) -> None:
-    """An orphan stops after its epoch, with a checkpoint; the sweep that goes on later takes it from there."""
+    """Run an experiment, and exit after an epoch (with a checkpoint) if the parent has died."""
     child = os.getppid() == parent
 
     def watch(done: int, total: int, note: str) -> None:
@@ -185,7 +257,7 @@ def _in_child(experiment: Experiment, folder: Path, device: str, parent: int) ->
 
 
 def _on_dask(state: Sweep, address: str, device: str) -> None:
-    """On the workers of a cluster, whose scheduler gives the experiments of a worker that dies to others."""
+    """Run experiments on a Dask cluster, whose scheduler reassigns those of dead workers."""
     try:
         from distributed import Client, as_completed
         from distributed.scheduler import KilledWorker
@@ -209,11 +281,9 @@ def _on_dask(state: Sweep, address: str, device: str) -> None:
             try:
                 future.result()
             except KilledWorker:
-                state.give_up(
-                    futures[future],
-                    "the workers that had it died, as they do where memory runs out",
-                )
+                state.give_up(futures[future], "its workers died, possibly out of memory")
     if missing := state.left():
         raise ValueError(
-            f"the workers do not write to {state.folder} as it is seen here: {len(missing)} results are not there; use a shared folder"
+            f"{len(missing)} results are missing from {state.folder}: the Dask workers do not "
+            "write to it; use a folder that all machines share"
         )

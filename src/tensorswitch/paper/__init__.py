@@ -1,4 +1,4 @@
-"""The paper's table and figures: :func:`reproduce` makes each of them with one call."""
+"""Reproduce the table and the figures of the paper, each with one call of :func:`reproduce`."""
 
 from tensorswitch.paper._reproduce import Reproduction, reproduce
 from tensorswitch.paper.errors import NoResultsError

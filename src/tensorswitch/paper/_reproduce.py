@@ -1,4 +1,4 @@
-"""The paper's table and figures, from the experiments to the files."""
+"""Run the experiments of the paper and write its table and figures."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ PARTS = ("table1", "figure2", "figure4", "figure5")
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What :func:`reproduce` has made.
+    """Results of :func:`reproduce`.
 
-    Attributes
+    Parameters
     ----------
     records : list of Record
-        The experiments of the parts that were asked for, as far as they are done.
+        Records of the finished and failed experiments.
     table : list of Row
-        The rows of table 1 from these records.
+        Rows of table 1 from these records.
     paths : list of Path
-        The files that were written.
+        Files that were written.
     left_out : list of str
-        What is missing, in words.
+        Descriptions of what is missing.
     """
 
     records: list[Record]
@@ -46,7 +46,18 @@ class Reproduction:
     left_out: list[str]
 
     def terminal_table(self, width: int) -> Table:
-        """Return table 1 for a terminal of so many columns."""
+        """Return table 1 for a terminal.
+
+        Parameters
+        ----------
+        width : int
+            Number of columns of the terminal.
+
+        Returns
+        -------
+        rich.table.Table
+            The table, with fewer details if the terminal is narrow.
+        """
         narrow = width < 24 + 36 * len(table1.columns(self.table))
         return rendering.as_terminal(self.table, narrow=narrow)
 
@@ -63,31 +74,40 @@ def reproduce(
     during: Callable[[Sweep], Any] | None = None,
     command: str = "",
 ) -> Reproduction:
-    """Reproduce a table or figure of the paper, and write it with a report on one page.
+    """Reproduce a table or figure of the paper and write it with a one-page report.
 
     Parameters
     ----------
     what : {"table1", "figure2", "figure4", "figure5", "all"}
-        The part.
+        What to reproduce.
     scale : {"smoke", "small", "full"}, default="smoke"
-        A minute on the embedded digits, hours on two cores, or the paper's whole grid.
-    folder : path, optional
-        Where everything goes, by default ``paper-SCALE``. What is there is not done again.
+        Size of the experiments: "smoke" takes a minute on the digits of scikit-learn, "small" takes
+        hours on two cores, and "full" is the whole grid of the paper.
+    folder : str or Path, default=None
+        Output folder, ``paper-SCALE`` if None. Results found there are reused.
     run : bool, default=True
-        Whether missing experiments are run; otherwise the results that are there are taken.
-    jobs, dask, retry, during
-        As in :func:`tensorswitch.experiments.sweep`.
-    command : str, optional
-        What the report says that it was made by.
+        Whether to run missing experiments. If False, only existing results are used.
+    jobs : int, default=None
+        Number of experiments to run at a time; None runs one per core.
+    dask : str, default=None
+        Address of a Dask scheduler whose workers run the experiments.
+    retry : bool, default=False
+        Whether to run failed experiments again.
+    during : callable, default=None
+        Takes the :class:`~tensorswitch.experiments.Sweep` and returns a context manager that is
+        entered while experiments run.
+    command : str, default=""
+        Command line to show in the report.
 
     Returns
     -------
     Reproduction
+        Records, table and written files.
 
     Raises
     ------
     ValueError
-        If a name is unknown, or ``run`` is false and there are no results yet.
+        If ``what`` or ``scale`` is unknown, or ``run`` is False and there are no results.
     """
     parts = parts_of(what)
     planned = plans(parts, scale)
@@ -100,9 +120,7 @@ def reproduce(
     else:
         records = finished(planned.experiments, folder)
         if planned.experiments and not records:
-            raise ValueError(
-                f"{folder} has no results of {what} yet; run it without --no-run first"
-            )
+            raise ValueError(f"{folder} has no results for {what}; run it without --no-run first")
     table = table1.rows(of_the_table(records))
     paths = _save(parts, records, table, folder)
     everything = plans(PARTS, scale)
@@ -116,14 +134,14 @@ def reproduce(
 
 
 def parts_of(what: str) -> Sequence[str]:
-    """Return the parts that a name stands for."""
+    """Return the tables and figures that a name stands for; raise ValueError if unknown."""
     if what not in (*PARTS, "all"):
-        raise ValueError(f"there are {', '.join(PARTS)} and all; got {what!r}")
+        raise ValueError(f"unknown part {what!r}; expected one of {', '.join(PARTS)}, all")
     return PARTS if what == "all" else (what,)
 
 
 def plans(what: Sequence[str], scale: str) -> Plan:
-    """Return the experiments of several parts, each once, and what they leave out."""
+    """Return the experiments of several parts without duplicates, and what they leave out."""
     if scale not in SCALES:
         raise ValueError(f"scale must be one of {', '.join(SCALES)}; got {scale!r}")
     several = [(part, plan(part, scale)) for part in what if part != "figure2"]
@@ -132,25 +150,25 @@ def plans(what: Sequence[str], scale: str) -> Plan:
 
 
 def finished(experiments: Sequence[Experiment], folder: Path) -> list[Record]:
-    """Return the records of an earlier run, on whatever data of their name."""
+    """Return existing records of experiments, whatever the fingerprints of their data."""
     wanted = {e.name for e in experiments}
     records = records_in(folder / "runs")
     return [r for r in records if replace(r.experiment, fingerprint=None).name in wanted]
 
 
 def left_out(plan: Plan, records: Sequence[Record]) -> list[str]:
-    """Say what the plan leaves out of the paper, and what of the plan is not done or failed."""
+    """Describe what the plan leaves out of the paper and what of it is missing or failed."""
     count = len(plan.experiments)
     missing = count - len(records)
     failed = [
         f"{title(r.experiment)}, which failed: {r.error}" for r in records if r.error is not None
     ]
-    undone = [f"{missing} of {count} experiments, which are not done"] if missing else []
+    undone = [f"{missing} of {count} experiments, which have not been run"] if missing else []
     return [*plan.left_out, *undone, *failed]
 
 
 def of_the_table(records: Sequence[Record]) -> list[Record]:
-    """Return the records without the small networks of figure 5, which the table has not."""
+    """Return the records without the small networks of figure 5, which are not in table 1."""
     return [
         r
         for r in records
@@ -171,6 +189,6 @@ def _save(
     }
     for name, draw in figures.items():
         if name in parts:
-            with suppress(NoResultsError):  # what is missing is said elsewhere
+            with suppress(NoResultsError):  # reported by left_out
                 paths += save_figure(draw(), folder, name)
     return paths

@@ -1,5 +1,5 @@
-"""Errors of the paper's tables and figures."""
+"""Errors raised by the tables and figures of the paper."""
 
 
 class NoResultsError(ValueError):
-    """There is nothing to draw yet."""
+    """Raised if there are no results to draw."""

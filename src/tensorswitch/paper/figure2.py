@@ -1,8 +1,9 @@
-"""The equivalent kernels as functions of the angle between unit vectors: the paper's figure 2, and what becomes of them at great depth.
+"""Draw figure 2: the equivalent kernels against the angle between unit vectors.
+
+A second panel, which the paper does not have, shows their limits at great depth. To write
+``figure2.png`` and ``figure2.svg``, run::
 
     python -m tensorswitch.paper.figure2 [FOLDER]
-
-writes ``figure2.png`` and ``figure2.svg``.
 """
 
 from __future__ import annotations
@@ -21,15 +22,18 @@ if TYPE_CHECKING:
 
 __all__ = ["CAPTION", "draw", "save"]
 
-CAPTION = "The equivalent kernels of infinitely wide networks against the angle between two vectors: as published, and at great depth."
+CAPTION = (
+    "Equivalent kernels of infinitely wide networks against the angle between two vectors: "
+    "as published, and at great depth."
+)
 
 PUBLISHED, DEEP = (1, 2, 3), (1, 3, 10, 100)
-SS, TS, LINEAR = BLUE, ORANGE, GREY  # depth is told by the line style or the label at the curve
+SS, TS, LINEAR = BLUE, ORANGE, GREY  # line styles or labels show the depth
 STYLES = {1: "-", 2: "--", 3: ":"}
 
 
 def curves(depths: tuple[int, ...], angles: np.ndarray) -> dict[tuple[str, int], np.ndarray]:
-    """``k(x, y)`` of unit vectors at these angles."""
+    """Return ``k(x, y)`` for unit vectors at the given angles, by kind and depth."""
     y = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     return {
         key: K[0] for key, K in equivalent_kernels(np.array([[1.0, 0.0]]), y, depths=depths).items()
@@ -37,7 +41,13 @@ def curves(depths: tuple[int, ...], angles: np.ndarray) -> dict[tuple[str, int],
 
 
 def draw() -> Figure:
-    """Both panels."""
+    """Draw both panels.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+    """
     from matplotlib.figure import Figure
 
     angles = np.linspace(0, np.pi, 1001)
@@ -71,9 +81,7 @@ def draw() -> Figure:
             va="center",
             fontsize=9,
         )
-        at = angles[
-            np.argmin(abs(deep["ts", depth] - 0.3))
-        ]  # where the label stands, just above the curve
+        at = angles[np.argmin(abs(deep["ts", depth] - 0.3))]  # puts the label next to the curve
         right.annotate(
             f"{depth}",
             (at, 0.3),
@@ -83,17 +91,18 @@ def draw() -> Figure:
             va="bottom",
             fontsize=9,
         )
-    right.text(2.3, 0.72, "SS goes to 1 everywhere", color=SS, ha="center", fontsize=9)
-    right.text(2.3, -0.26, "TS goes to 0 off the origin", color=TS, ha="center", fontsize=9)
+    right.text(2.3, 0.72, "SS tends to 1 everywhere", color=SS, ha="center", fontsize=9)
+    right.text(2.3, -0.26, "TS tends to 0 except at θ = 0", color=TS, ha="center", fontsize=9)
     right.set_ylim(-0.32, 1.08)
-    right.set_title("Great depth (L at the curves)", fontsize=11)
+    right.set_title("Great depth (labels show L)", fontsize=11)
     for axes in (left, right):
         _angle_axis(axes)
-    left.set_ylabel("k(x, y) of unit vectors")
+    left.set_ylabel("k(x, y) for unit vectors")
     return figure
 
 
 def _angle_axis(axes: Any) -> None:
+    """Label the axis of angles."""
     axes.set_xticks(
         [0, np.pi / 4, np.pi / 2, 3 * np.pi / 4, np.pi], ["0", "π/4", "π/2", "3π/4", "π"]
     )
@@ -104,7 +113,18 @@ def _angle_axis(axes: Any) -> None:
 
 
 def save(folder: Path) -> list[Path]:
-    """Write the figure as PNG and SVG."""
+    """Write the figure as PNG and SVG.
+
+    Parameters
+    ----------
+    folder : Path
+        Output folder; it is created if needed.
+
+    Returns
+    -------
+    list of Path
+        The two files.
+    """
     return save_figure(draw(), folder, "figure2")
 
 

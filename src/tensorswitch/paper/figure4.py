@@ -1,6 +1,7 @@
-"""SS and TS CNNs that differ in nothing else: the paper's figure 4.
+"""Draw figure 4: pairs of SS and TS CNNs with otherwise equal settings.
 
-Left, a dot for each pair: by how many points TS is better after one pass, and in the end. Right, validation error against seconds of training.
+The left panel has a dot per pair: how many points lower the error of TS is after one pass and at
+its best epoch. The right panel has learning curves against the training time.
 """
 
 from __future__ import annotations
@@ -21,16 +22,28 @@ if TYPE_CHECKING:
 __all__ = ["CAPTION", "draw", "pairs"]
 
 CAPTION = (
-    "SS and TS CNNs that differ in nothing else. Left: by how many points TS is better after one pass and at its best epoch. "
-    "Right: validation error against seconds of training; numbers are convolutions + layers above."
+    "Pairs of SS and TS CNNs with otherwise equal settings. Left: how many points lower the error "
+    "of TS is after one pass and at its best epoch. Right: validation error against training time; "
+    "labels show the numbers of convolutions + layers above."
 )
 DOTS = {"mnist": (BLUE, "o"), "cifar10": (ORANGE, "s"), "svhn": (GREEN, "^")}
 STYLES = ("-", "--", ":")
-CURVES_OF = ("cifar10", "mnist", "svhn", "digits")  # the first that there are pairs of
+CURVES_OF = ("cifar10", "mnist", "svhn", "digits")  # the first with results is drawn
 
 
 def pairs(records: Iterable[Record]) -> list[tuple[Record, Record]]:
-    """SS and TS with the same settings, trained for more than one pass."""
+    """Return SS and TS CNNs of equal settings, trained for more than one epoch.
+
+    Parameters
+    ----------
+    records : iterable of Record
+        Records of any experiments.
+
+    Returns
+    -------
+    list of tuple of Record
+        Pairs of an SS and a TS record.
+    """
     found: dict[str, dict[str, Record]] = {}
     for record in records:
         e = record.experiment
@@ -41,12 +54,29 @@ def pairs(records: Iterable[Record]) -> list[tuple[Record, Record]]:
 
 
 def draw(records: Iterable[Record]) -> Figure:
+    """Draw both panels.
+
+    Parameters
+    ----------
+    records : iterable of Record
+        Records of any experiments.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    NoResultsError
+        If there are no pairs of SS and TS CNNs.
+    """
     from matplotlib.figure import Figure
 
     both = pairs(records)
     if not both:
         raise NoResultsError(
-            "there are no pairs of SS and TS CNNs among the results; run `tensorswitch paper figure4` first"
+            "the results contain no pairs of SS and TS CNNs; run `tensorswitch paper figure4` first"
         )
     with look():
         figure = Figure(figsize=(9.5, 4.2), layout="constrained")
@@ -57,6 +87,7 @@ def draw(records: Iterable[Record]) -> Figure:
 
 
 def _scatter(axes: Axes, both: list[tuple[Record, Record]]) -> None:
+    """Draw the differences of all pairs."""
     axes.axhline(0, color="#999999", linewidth=0.8)
     axes.axvline(0, color="#999999", linewidth=0.8)
     for data in dict.fromkeys(ss.experiment.data for ss, _ in both):
@@ -80,13 +111,14 @@ def _scatter(axes: Axes, both: list[tuple[Record, Record]]) -> None:
             edgecolor="white",
             zorder=3,
         )
-    axes.set(xlabel="error after one pass, SS − TS, points", ylabel="best error, SS − TS, points")
+    axes.set(xlabel="error after one pass, SS − TS (points)", ylabel="best error, SS − TS (points)")
     axes.margins(0.15)
-    axes.set_title("Above and to the right TS is better", fontsize=11)
+    axes.set_title("TS is better above and to the right of zero", fontsize=11)
     axes.legend(framealpha=1)
 
 
 def _curves(axes: Axes, both: list[tuple[Record, Record]]) -> None:
+    """Draw learning curves of up to three pairs."""
     data = next(
         (d for d in CURVES_OF if any(ss.experiment.data == d for ss, _ in both)),
         both[0][0].experiment.data,
@@ -95,7 +127,7 @@ def _curves(axes: Axes, both: list[tuple[Record, Record]]) -> None:
         (p for p in both if p[0].experiment.data == data),
         key=lambda p: (sum(p[0].experiment.convolutions), p[0].experiment.depth),
     )
-    if len(chosen) > 3:  # the shallowest, one between, and the deepest
+    if len(chosen) > 3:  # the shallowest, a middle one and the deepest
         chosen = [chosen[0], chosen[len(chosen) // 2], chosen[-1]]
     for pair, style in zip(chosen, STYLES, strict=False):
         for record, kind in zip(pair, ("SS", "TS LRC"), strict=True):
@@ -113,7 +145,7 @@ def _curves(axes: Axes, both: list[tuple[Record, Record]]) -> None:
                 markersize=3,
                 label=label,
             )
-    axes.set(xlabel="seconds of training", ylabel="validation error, %")
+    axes.set(xlabel="training time (s)", ylabel="validation error (%)")
     axes.set_xlim(left=0)
-    axes.set_title(f"Learning {TITLES.get(data, data)}", fontsize=11)
+    axes.set_title(f"Learning curves on {TITLES.get(data, data)}", fontsize=11)
     axes.legend(frameon=False, fontsize=9)

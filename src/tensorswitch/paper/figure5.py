@@ -1,7 +1,8 @@
-"""Filters of 16 hidden units, learned by backpropagation and by inverted backpropagation: the paper's figure 5.
+"""Draw figure 5: filters learned by backpropagation and by inverted backpropagation.
 
-Inverted backpropagation moves gates slowly, so that much of their random beginning is left; a third panel shows the filters without it:
-``w − w₀ (w · w₀) / ‖w₀‖²`` for each unit.
+Inverted backpropagation changes gates slowly, so much of their random initialisation remains. A
+third panel, which the paper does not have, shows the filters without it:
+``w − w₀ (w · w₀) / ‖w₀‖²`` for every unit.
 """
 
 from __future__ import annotations
@@ -23,25 +24,40 @@ if TYPE_CHECKING:
 __all__ = ["CAPTION", "UNITS", "draw"]
 
 CAPTION = (
-    "Weights of the 16 hidden units of one layer on pixels, learned by backpropagation (left) and by inverted backpropagation (middle); at the right "
-    "the latter without what is left of their random beginning. With one channel red is positive and blue negative."
+    "Weights of 16 hidden units on pixels, learned by backpropagation (left) and by inverted "
+    "backpropagation (middle). The right panel shows the latter without the remainder of their "
+    "random initialisation. For images of one channel, red is positive and blue negative."
 )
 UNITS, ACROSS, CLASSES = 16, 8, 10
 PANELS = (
     ("ss", "backpropagation", False),
     ("ts-ibp", "inverted backpropagation", False),
-    ("ts-ibp", "what was learned", True),
+    ("ts-ibp", "learned part", True),
 )
 
 
 def draw(records: Iterable[Record]) -> Figure:
-    """A row of panels for each data set, with test errors."""
+    """Draw a row of panels for every data set, with test errors.
+
+    Parameters
+    ----------
+    records : iterable of Record
+        Records of any experiments; of equal settings, the longest run is drawn.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    NoResultsError
+        If there are no networks of 16 units on pixels.
+    """
     from matplotlib.figure import Figure
 
     found: dict[tuple[str, str], Record] = {}
-    for record in sorted(
-        records, key=lambda r: r.experiment.epochs
-    ):  # the longest run is the one that stays
+    for record in sorted(records, key=lambda r: r.experiment.epochs):  # the longest run wins
         e = record.experiment
         if (
             record.result is not None
@@ -54,7 +70,8 @@ def draw(records: Iterable[Record]) -> Figure:
     data = [d for d in TITLES if any(d == name for name, _ in found)]
     if not data:
         raise NoResultsError(
-            "there are no networks of 16 units on pixels among the results; run `tensorswitch paper figure5` first"
+            "the results contain no networks of 16 units on pixels; "
+            "run `tensorswitch paper figure5` first"
         )
     with look():
         figure = Figure(figsize=(13, 1.5 * len(data)))
@@ -67,6 +84,7 @@ def draw(records: Iterable[Record]) -> Figure:
 
 
 def _panel(panel: Figure, record: Record, title: str, learned: bool) -> None:
+    """Draw the filters of one network."""
     result = record.result
     if result is None or result.filters is None:
         return
@@ -75,14 +93,15 @@ def _panel(panel: Figure, record: Record, title: str, learned: bool) -> None:
         start = untrained(record.experiment, weights.shape[1], CLASSES)[: len(weights)]
         left = (weights * start).sum(1) / (start * start).sum(1)
         weights -= start * left[:, None]
-        title += f" ({100 * left.mean():.0f} % of the beginning is left)"
+        title += f" ({100 * left.mean():.0f} % of the start remains)"
     else:
         title += f": error {100 * result.best:.1f} %"
     images = as_images(weights.tolist(), result.filter_shape)
     if images is None:
         return
     panel.suptitle(title, fontsize=9, y=0.99)
-    # Places are given, not found by matplotlib's layout, whose last digits change, so that the same figure is the same file.
+    # Fixed positions, because matplotlib's layout engine differs in the last digits between runs,
+    # and equal figures should give equal files.
     grid = panel.subplots(
         UNITS // ACROSS,
         ACROSS,

@@ -1,8 +1,11 @@
-"""Which experiments a table or figure is made of, at three scales.
+"""Define the experiments of every table and figure at three scales.
 
-smoke   a minute on the embedded digits: everything once, too small to mean anything
-small   what two cores can do in a few hours: one pass over the grid, and long runs of the best configurations
-full    the paper's whole grid
+smoke
+    Everything once on the digits of scikit-learn, in a minute; too small to be meaningful.
+small
+    One pass over the grid and long runs of the best configurations, in hours on two cores.
+full
+    The whole grid of the paper.
 """
 
 from __future__ import annotations
@@ -17,12 +20,9 @@ __all__ = ["SCALES", "Plan", "plan"]
 
 SCALES = ("smoke", "small", "full")
 COMPONENTS, DEPTHS, MLPS = (32, 64, 128, 256), (1, 2, 3), ("ss", "ts-lrc", "ts-ibp-lrc")
-DIGITS: dict[str, Any] = {
-    "data": "digits",
-    "lr": 1e-2,
-    "batch_size": 32,
-}  # few rows need larger steps
-# Components, depth and C: the paper's best depth, the others found by `benchmarks/svm.py` on 20,000 rows.
+DIGITS: dict[str, Any] = {"data": "digits", "lr": 1e-2, "batch_size": 32}
+# Components, depth and C. The depth is the paper's best; benchmarks/svm.py chose the others on
+# 20,000 rows.
 SVMS = {
     ("mnist", "svm-ss"): (64, 5, 10.0),
     ("mnist", "svm-ts"): (64, 3, 10.0),
@@ -31,8 +31,9 @@ SVMS = {
     ("svhn", "svm-ss"): (64, 1, 100.0),
     ("svhn", "svm-ts"): (64, 1, 100.0),
 }
-# Depth and components of the long runs: good ones after one pass at depths 1 and 2, and at depth 2 no more components than two cores can afford,
-# because the weights of a second LRC layer, 256 · components · 256, are what an epoch costs.
+# Depth and components of the long runs: configurations that are good after one pass. At depth 2 the
+# components are limited, because the cost of an epoch grows with the weights of the second LRC
+# layer, 256 · components · 256.
 LONG = {
     ("mnist", "ss"): [(3, 256)],
     ("mnist", "ts-lrc"): [(1, 256), (2, 64)],
@@ -44,26 +45,55 @@ LONG = {
     ("svhn", "ts-lrc"): [(1, 256), (2, 128)],
     ("svhn", "ts-ibp-lrc"): [(1, 256), (2, 128)],
 }
-# Convolutions in each block, layers above, epochs.
+# Convolutions per block, layers above them, epochs.
 PAIRS = {"mnist": [((1, 1, 1), 1, 5), ((1, 2, 2), 3, 1)], "cifar10": [((1, 1, 1), 3, 5)]}
 
 
 class Plan(NamedTuple):
+    """Experiments of a table or figure.
+
+    Parameters
+    ----------
+    experiments : list of Experiment
+        The experiments.
+    left_out : list of str
+        Descriptions of what the paper has beyond them.
+    """
+
     experiments: list[Experiment]
-    left_out: list[str]  # of what the paper has, in words
+    left_out: list[str]
 
 
 def plan(what: str, scale: str) -> Plan:
-    """The experiments of "table1", "figure4" or "figure5"."""
+    """Return the experiments of a table or figure.
+
+    Parameters
+    ----------
+    what : {"table1", "figure4", "figure5"}
+        The table or figure.
+    scale : {"smoke", "small", "full"}
+        Size of the experiments.
+
+    Returns
+    -------
+    Plan
+        The experiments, and what they leave out.
+
+    Raises
+    ------
+    ValueError
+        If ``what`` or ``scale`` is unknown.
+    """
     plans = {"table1": _table1, "figure4": _figure4, "figure5": _figure5}
     if what not in plans:
-        raise ValueError(f"there are experiments for {', '.join(plans)}; got {what!r}")
+        raise ValueError(f"experiments are defined for {', '.join(plans)}; got {what!r}")
     if scale not in SCALES:
         raise ValueError(f"scale must be one of {', '.join(SCALES)}; got {scale!r}")
     return plans[what](scale)
 
 
 def _table1(scale: str) -> Plan:
+    """Return the experiments of table 1."""
     if scale == "smoke":
         experiments = [
             Experiment(data="digits", method=m, depths=(1, 2), Cs=(10.0, 100.0))
@@ -77,7 +107,8 @@ def _table1(scale: str) -> Plan:
         return Plan(
             experiments + _digit_pairs(),
             [
-                "the paper's data sets: this is the embedded digits, with networks of 32 units and 3 epochs"
+                "the paper's data sets: these are the digits of scikit-learn, "
+                "with networks of 32 units trained for 3 epochs"
             ],
         )
     if scale == "small":
@@ -96,10 +127,12 @@ def _table1(scale: str) -> Plan:
         return Plan(
             experiments,
             [
-                "SVHN's extra training images, which the paper's networks learned from",
+                "SVHN's extra training images, on which the paper's networks were trained",
                 "long runs of all but one to three configurations of each network",
-                "CNNs but for three pairs, two of them on MNIST, trained for 5 epochs and for 1 instead of 100, and one on CIFAR-10, for 5",
-                "SVMs but for one setting of each kernel: the paper's best depth, components and C found on 20,000 rows",
+                "all CNNs but three pairs: two on MNIST, trained for 5 epochs and for 1 instead of "
+                "100, and one on CIFAR-10, trained for 5",
+                "all SVMs but one setting of each kernel: the paper's best depth, "
+                "components and C chosen on 20,000 rows",
             ],
         )
     svms = [
@@ -124,9 +157,11 @@ def _table1(scale: str) -> Plan:
 
 
 def _figure4(scale: str, with_one_pass: bool = False) -> Plan:
-    """Pairs of SS and TS CNNs that differ in nothing else."""
+    """Return pairs of SS and TS CNNs with otherwise equal settings."""
     if scale == "smoke":
-        return Plan(_digit_pairs(), ["all but two pairs of small networks on the embedded digits"])
+        return Plan(
+            _digit_pairs(), ["all but two pairs of small networks, on the digits of scikit-learn"]
+        )
     if scale == "small":
         experiments = [
             Experiment(data=d, method=m, convolutions=c, depth=n, epochs=e)
@@ -135,7 +170,7 @@ def _figure4(scale: str, with_one_pass: bool = False) -> Plan:
             if e > 1 or with_one_pass
         ]
         return Plan(
-            experiments, ["all but two pairs, which are trained for 5 epochs instead of 100; SVHN"]
+            experiments, ["SVHN, and all but two pairs, trained for 5 epochs instead of 100"]
         )
     experiments = [
         Experiment(data=d, method=m, convolutions=c, depth=n, epochs=EPOCHS[d], extra=d == "svhn")
@@ -147,11 +182,11 @@ def _figure4(scale: str, with_one_pass: bool = False) -> Plan:
 
 
 def _figure5(scale: str) -> Plan:
-    """One hidden layer of 16 units on pixels, by backpropagation and by inverted backpropagation."""
+    """Return networks of 16 hidden units on pixels, with and without inverted backpropagation."""
     if scale == "smoke":
         return Plan(
             [Experiment(method=m, width=16, epochs=10, **DIGITS) for m in ("ss", "ts-ibp")],
-            ["the paper's data sets: this is the digits"],
+            ["the paper's data sets: these are the digits of scikit-learn"],
         )
     epochs = {"mnist": 200, "cifar10": 200, "svhn": 40}
     experiments = [
@@ -164,10 +199,12 @@ def _figure5(scale: str) -> Plan:
 
 
 def _ridge() -> list[Experiment]:
+    """Return ridge regressions on all data sets."""
     return [Experiment(data=d, method="rr", components=c) for d, c in product(EPOCHS, COMPONENTS)]
 
 
 def _one_pass(data: str, seeds: int) -> list[Experiment]:
+    """Return the grid of MLPs for one epoch."""
     return [
         Experiment(data=data, method=m, depth=n, components=c, seed=s)
         for s, c, n, m in product(range(seeds), COMPONENTS, DEPTHS, MLPS)
@@ -175,6 +212,7 @@ def _one_pass(data: str, seeds: int) -> list[Experiment]:
 
 
 def _long(data: str, method: str) -> list[Experiment]:
+    """Return the long runs of a method."""
     return [
         Experiment(data=data, method=method, depth=n, components=c, epochs=EPOCHS[data])
         for n, c in LONG[data, method]
@@ -182,6 +220,7 @@ def _long(data: str, method: str) -> list[Experiment]:
 
 
 def _svms() -> list[Experiment]:
+    """Return one SVM per data set and kernel."""
     return [
         Experiment(data=d, method=m, components=c, depths=(n,), Cs=(penalty,))
         for (d, m), (c, n, penalty) in SVMS.items()
@@ -189,6 +228,7 @@ def _svms() -> list[Experiment]:
 
 
 def _digit_pairs() -> list[Experiment]:
+    """Return pairs of small CNNs on the digits."""
     shape: dict[str, Any] = {"convolutions": (1, 1), "channels": (8, 16), "width": 32, "epochs": 3}
     return [
         Experiment(method=m, depth=n, **shape, **DIGITS)

@@ -1,4 +1,7 @@
-"""The numbers of the paper's table 1 (Tsai, Saxe and Cox, NIPS 2016): errors in percent with the depth of the best model, and times against SS."""
+"""Table 1 of the paper (Tsai, Saxe and Cox, NIPS 2016).
+
+Errors are in percent, with the depth of the best model. Times are relative to the SS model.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,16 @@ __all__ = ["ASYMPTOTIC", "DATA", "EPOCHS", "ONE_PASS", "ROWS", "SEEN_WITH_EXTRA"
 
 
 class Cell(NamedTuple):
+    """A published value.
+
+    Parameters
+    ----------
+    error : float
+        Test error in percent.
+    depth : str
+        Depth of the model; for a CNN, the numbers of convolutions + layers above.
+    """
+
     error: float
     depth: str
 
@@ -58,4 +71,4 @@ TIME = {
     "cnn-ts-lrc": 2.0,
 }
 EPOCHS = {"mnist": 100, "cifar10": 100, "svhn": 20}
-SEEN_WITH_EXTRA = "svhn"  # whose networks the paper trained on the extra images too
+SEEN_WITH_EXTRA = "svhn"  # the paper's networks were trained on its extra images, too

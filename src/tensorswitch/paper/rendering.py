@@ -1,7 +1,6 @@
-"""Table 1 for the terminal, in Markdown, in LaTeX and in HTML.
+"""Render table 1 for the terminal, in Markdown, in LaTeX and in HTML.
 
-:func:`layout` goes over the table once and says what stands in each cell; the four renderers only
-say how that is written.
+:func:`layout` determines the text of every cell; the four renderers only format it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ SUPERSCRIPTS = str.maketrans("0123456789+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺")
 
 @dataclass(frozen=True)
 class CellText:
-    """What stands in a cell."""
+    """Texts of a cell."""
 
     error: str
     depth: str
@@ -38,22 +37,22 @@ class CellText:
     difference: str = ""
     seeds: str = ""
     remark: str = ""
-    letter: str = ""  # of the remark, where remarks stand below the table
+    letter: str = ""  # refers to a remark below the table
 
 
 @dataclass(frozen=True)
 class RowText:
-    """What stands in a row."""
+    """Texts of a row."""
 
     name: str
     cells: list[CellText | None]
     time: str
     published_time: str
-    first_of_family: bool  # and not of the table
+    first_of_family: bool  # but not the first row of the table
 
 
 def layout(table: list[Row]) -> Iterator[RowText]:
-    """Yield the rows of the table as texts."""
+    """Yield the texts of every row."""
     letters = notes(table)
     family = ""
     for row in table:
@@ -70,17 +69,19 @@ def layout(table: list[Row]) -> Iterator[RowText]:
 
 
 def notes(table: list[Row]) -> dict[str, str]:
-    """Return a letter for each remark: a, b, …, z, aa, bb, …"""
+    """Return a letter for every remark: a, b and so on to z, then aa, bb and so on."""
     entries = [e for row in table for e in _entries(row, columns(table)) if e is not None]
     remarks = dict.fromkeys(e.remark for e in entries if e.remark)
     return {remark: chr(ord("a") + i % 26) * (1 + i // 26) for i, remark in enumerate(remarks)}
 
 
 def _entries(row: Row, data: list[str]) -> list[Entry | None]:
+    """Return the entries of a row in the order of the columns."""
     return [column.get(d) for d in data for column in (row.one_pass, row.asymptotic)]
 
 
 def _cell(entry: Entry, letters: dict[str, str]) -> CellText:
+    """Return the texts of an entry."""
     known = {}
     if entry.paper is not None:
         known = {
@@ -102,22 +103,32 @@ def _cell(entry: Entry, letters: dict[str, str]) -> CellText:
 
 
 def _titles(table: list[Row]) -> list[str]:
+    """Return the titles of the data sets."""
     return [TITLES.get(d, d) for d in columns(table)]
 
 
 def as_terminal(table: list[Row], narrow: bool = False) -> Table:
     """Return the table for the terminal.
 
-    The published value and the difference stand below each error, one above the other if
-    ``narrow``.
+    Parameters
+    ----------
+    table : list of Row
+        Rows of table 1.
+    narrow : bool, default=False
+        Whether to save space: published value and difference are on separate lines.
+
+    Returns
+    -------
+    rich.table.Table
+        The table.
     """
-    title = "Test error, %, with the depth; below it the published value and the difference"
+    title = "Test error (%) and depth; below, the published value and the difference"
     box, padding = (None, (0, 1, 0, 0)) if narrow else (HEAVY_HEAD, (0, 1))
     view = Table(title=title, box=box, pad_edge=not narrow, padding=padding)
     view.add_column("", no_wrap=True)
     for name in _titles(table):
         view.add_column(f"{name}\none pass", justify="right", no_wrap=True)
-        view.add_column("\nat end" if narrow else "\nin the end", justify="right", no_wrap=True)
+        view.add_column("\nat end" if narrow else "\nasymptotic", justify="right", no_wrap=True)
     view.add_column("time\n(paper)", justify="right", no_wrap=True)
     view.caption = "\n".join(f"{letter}: {remark}" for remark, letter in notes(table).items())
     for row in layout(table):
@@ -130,6 +141,7 @@ def as_terminal(table: list[Row], narrow: bool = False) -> Table:
 
 
 def _terminal_cell(cell: CellText | None, narrow: bool) -> Text:
+    """Return a cell for the terminal."""
     if cell is None:
         return Text("")
     error = f"{cell.error}{cell.depth.translate(SUPERSCRIPTS)}{cell.letter}"
@@ -142,7 +154,18 @@ def _terminal_cell(cell: CellText | None, narrow: bool) -> Text:
 
 
 def as_markdown(table: list[Row]) -> str:
-    """Return the table in Markdown, with remarks below it."""
+    """Return the table in Markdown, with remarks below it.
+
+    Parameters
+    ----------
+    table : list of Row
+        Rows of table 1.
+
+    Returns
+    -------
+    str
+        The table.
+    """
     kinds = ("one pass", "asymptotic")
     head = ["method", *(f"{d}, {kind}" for d in _titles(table) for kind in kinds), "time (paper)"]
     lines = [head, ["---"] * len(head)]
@@ -155,6 +178,7 @@ def as_markdown(table: list[Row]) -> str:
 
 
 def _markdown_cell(cell: CellText | None) -> str:
+    """Return a cell in Markdown."""
     if cell is None:
         return ""
     error = f"**{cell.error}**" if cell.best else cell.error
@@ -164,7 +188,18 @@ def _markdown_cell(cell: CellText | None) -> str:
 
 
 def as_latex(table: list[Row]) -> str:
-    """Return the table as a LaTeX tabular, which needs the package booktabs."""
+    """Return the table as a LaTeX tabular, which needs the package booktabs.
+
+    Parameters
+    ----------
+    table : list of Row
+        Rows of table 1.
+
+    Returns
+    -------
+    str
+        The table.
+    """
     titles = _titles(table)
     over = [rf"\multicolumn{{2}}{{c}}{{{_latex(d)}}}" for d in titles]
     lines = [rf"\begin{{tabular}}{{l{'rr' * len(titles)}r}}", r"\toprule"]
@@ -185,6 +220,7 @@ def as_latex(table: list[Row]) -> str:
 
 
 def _latex_cell(cell: CellText | None) -> str:
+    """Return a cell in LaTeX."""
     if cell is None:
         return ""
     error = rf"\textbf{{{cell.error}}}" if cell.best else cell.error
@@ -197,16 +233,41 @@ def _latex_cell(cell: CellText | None) -> str:
 
 
 def _latex(text: str) -> str:
+    """Escape the special characters of LaTeX."""
     return "".join(rf"\{c}" if c in "&%$#_{}" else c for c in text)
 
 
 def as_html(table: list[Row]) -> str:
-    """Return the table in HTML, with remarks in its cells."""
+    """Return the table in HTML, with remarks in its cells.
+
+    Parameters
+    ----------
+    table : list of Row
+        Rows of table 1.
+
+    Returns
+    -------
+    str
+        The table.
+    """
     return render("table1.html", data=_titles(table), rows=list(layout(table)))
 
 
 def save_table(table: list[Row], folder: Path) -> list[Path]:
-    """Write ``table1.md``, ``table1.tex`` and ``table1.html``; return their paths."""
+    """Write ``table1.md``, ``table1.tex`` and ``table1.html``.
+
+    Parameters
+    ----------
+    table : list of Row
+        Rows of table 1.
+    folder : Path
+        Output folder; it is created if needed.
+
+    Returns
+    -------
+    list of Path
+        The three files.
+    """
     make_folder(folder)
     renderers = {"md": as_markdown, "tex": as_latex, "html": as_html}
     paths = [folder / f"table1.{kind}" for kind in renderers]

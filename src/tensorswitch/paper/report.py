@@ -1,4 +1,4 @@
-"""``report.html``: the table, the figures, and every run with the command that repeats it."""
+"""Write the table, the figures and all runs, each with its command, to ``report.html``."""
 
 from __future__ import annotations
 
@@ -20,11 +20,22 @@ from tensorswitch.paper.table1 import Row
 
 __all__ = ["command", "write_report"]
 
-HEADER = ("run", "one pass, %", "best, %", "at epoch", "seconds", "day", "command")
+HEADER = ("run", "one pass, %", "best, %", "at epoch", "seconds", "date", "command")
 
 
 def command(experiment: Experiment) -> str:
-    """What repeats it: the settings that are not the usual ones."""
+    """Return the command line that repeats an experiment.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment.
+
+    Returns
+    -------
+    str
+        A ``tensorswitch run`` command with all settings that differ from their defaults.
+    """
     usual = Experiment(data=experiment.data, method=experiment.method)
     words = [f"data={experiment.data}", f"method={experiment.method}"]
     for name, value in experiment.settings.items():
@@ -38,20 +49,20 @@ def command(experiment: Experiment) -> str:
 def write_report(
     path: Path, records: list[Record], table: list[Row], left_out: Iterable[str], made_by: str
 ) -> None:
-    """Write the parts for which there are results.
+    """Write the report, with all figures that have results.
 
     Parameters
     ----------
     path : Path
         The file to write.
     records : list of Record
-        Every run to be listed and drawn.
+        Runs to list and draw.
     table : list of Row
-        Table 1.
+        Rows of table 1.
     left_out : iterable of str
-        What the experiments leave out of the paper's.
+        Descriptions of what is missing.
     made_by : str
-        The command that made the report.
+        Command line to show in the report.
     """
     write_page(
         path,
@@ -69,9 +80,10 @@ def write_report(
 
 
 def _figures(records: list[Record]) -> list[FigurePart]:
+    """Draw the figures that have results."""
     if not can_draw():
         return []
-    image = embedded(figure2.draw(), "kernels against the angle")
+    image = embedded(figure2.draw(), "Figure 2: kernels against the angle")
     parts = [FigurePart("Figure 2", image, figure2.CAPTION)]
     for name, module in (("Figure 4", figure4), ("Figure 5", figure5)):
         with suppress(NoResultsError):
@@ -80,7 +92,7 @@ def _figures(records: list[Record]) -> list[FigurePart]:
 
 
 def _run(record: Record) -> dict[str, object]:
-    """A row of the list of runs."""
+    """Return a row of the list of runs."""
     cells = ["–", "–", "–", "–"]
     if (result := record.result) is not None:
         epoch = str(result.best_epoch or "–")

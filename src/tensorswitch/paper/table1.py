@@ -1,10 +1,10 @@
-"""The entries of the paper's table 1, chosen from records of experiments.
+"""Choose the entries of table 1 from the records of experiments.
 
-For each method and data set the model of least validation error is taken, with its test error after
-one pass and at its best epoch. Where a configuration was run with several seeds, errors are means
-over them. Time is the mean, over configurations, of the seconds of an epoch (of the whole fit where
-there are no epochs) relative to the SS model of the same shape. :mod:`tensorswitch.paper.rendering`
-shows the table in four forms.
+For every method and data set, the model of lowest validation error is chosen, and its test errors
+after one pass and at its best epoch are reported. Configurations with several seeds have mean
+errors. Time is the time of an epoch (of the whole fit for methods without epochs) relative to the
+SS model of the same shape, averaged over configurations. :mod:`tensorswitch.paper.rendering`
+formats the table.
 """
 
 from __future__ import annotations
@@ -31,23 +31,42 @@ TITLES = {
 
 @dataclass
 class Entry:
-    """A cell: the error in percent, what it was made by, and the published value."""
+    """A cell of table 1.
+
+    Parameters
+    ----------
+    error : float
+        Test error in percent, averaged over the seeds.
+    spread : float
+        Difference of the largest and the smallest error of the seeds.
+    depth : str
+        Depth of the model.
+    records : list of Record
+        Its records, one per seed.
+    paper : Cell or None
+        The published value.
+    epochs : int or None
+        Number of epochs of the run; None for errors after one pass.
+    best : bool, default=False
+        Whether the error is the lowest among models of the same family.
+    """
 
     error: float
-    spread: float  # from the least to the greatest of the seeds
+    spread: float
     depth: str
-    records: list[Record]  # one for each seed
+    records: list[Record]
     paper: published.Cell | None
-    epochs: int | None  # all that were run; None for one pass
-    best: bool = False  # the least of its kind of model in its column
+    epochs: int | None
+    best: bool = False
 
     @property
     def difference(self) -> float:
+        """Error minus the published error; NaN if there is none."""
         return math.nan if self.paper is None else self.error - self.paper.error
 
     @property
     def remark(self) -> str:
-        """What sets it apart from the paper's protocol."""
+        """Deviations from the protocol of the paper."""
         first = self.records[0].experiment
         remarks = []
         if first.data == published.SEEN_WITH_EXTRA and first.family != "svm" and not first.extra:
@@ -63,16 +82,41 @@ class Entry:
 
 @dataclass
 class Row:
+    """A row of table 1.
+
+    Parameters
+    ----------
+    method : str
+        The method.
+    one_pass : dict
+        Entries after one pass, by data set.
+    asymptotic : dict
+        Entries at the best epoch, by data set.
+    time : float
+        Time relative to the SS model of the same shape; NaN if unknown.
+    """
+
     method: str
-    one_pass: dict[str, Entry]  # by data
+    one_pass: dict[str, Entry]
     asymptotic: dict[str, Entry]
     time: float
 
 
 def rows(records: Iterable[Record]) -> list[Row]:
-    """The table; methods without records are left out."""
+    """Return the rows of the table in the order of the paper.
+
+    Parameters
+    ----------
+    records : iterable of Record
+        Records of any experiments.
+
+    Returns
+    -------
+    list of Row
+        One row for every method that has results.
+    """
     records = list(records)
-    # A configuration that fails for some of its seeds is not chosen.
+    # Configurations that failed for some of their seeds are never chosen.
     failed = {_configuration(r) for r in records if r.result is None}
     good = [r for r in records if r.result is not None and _configuration(r) not in failed]
     table = []
@@ -107,7 +151,18 @@ def rows(records: Iterable[Record]) -> list[Row]:
 
 
 def columns(table: list[Row]) -> list[str]:
-    """The data sets, the paper's first."""
+    """Return the data sets of a table, those of the paper first.
+
+    Parameters
+    ----------
+    table : list of Row
+        Rows of table 1.
+
+    Returns
+    -------
+    list of str
+        Names of the data sets.
+    """
     seen = dict.fromkeys(data for row in table for data in (*row.one_pass, *row.asymptotic))
     return [d for d in published.DATA if d in seen] + [d for d in seen if d not in published.DATA]
 
@@ -118,7 +173,7 @@ def _choose(
     paper: published.Cell | None,
     in_the_end: bool = False,
 ) -> Entry | None:
-    """The configuration of least validation error; in the end, only the seeds that were run longest count."""
+    """Choose the configuration of lowest validation error, at the end from its longest runs."""
     groups: dict[str, dict[int, Record]] = defaultdict(dict)
     for record in sorted(records, key=lambda r: r.experiment.epochs):
         seeds = groups[_configuration(record)]
@@ -142,13 +197,14 @@ def _choose(
 
 
 def _configuration(record: Record) -> str:
-    """What differs in more than the seed and how long it was run."""
+    """Return a key of the settings without seed and number of epochs."""
     return repr(
         {k: v for k, v in record.experiment.settings.items() if k not in ("seed", "epochs")}
     )
 
 
 def _depth(record: Record) -> str:
+    """Return the depth as the paper writes it."""
     experiment, result = record.experiment, record.result
     assert result is not None
     return (
@@ -159,7 +215,7 @@ def _depth(record: Record) -> str:
 
 
 def _time(mine: list[Record], everything: list[Record]) -> float:
-    """Against SS on the same data with the same inputs and shape."""
+    """Return the time relative to SS on the same data with the same inputs and shape."""
 
     def shape(record: Record) -> tuple[object, ...]:
         e = record.experiment
@@ -191,6 +247,7 @@ def _time(mine: list[Record], everything: list[Record]) -> float:
 
 
 def _mark_best(table: list[Row]) -> None:
+    """Mark the lowest error of every family and column."""
     for family in ("svm", "mlp", "cnn"):
         mine = [r for r in table if family_of(r.method) == family]
         for data in columns(table):
@@ -201,4 +258,16 @@ def _mark_best(table: list[Row]) -> None:
 
 
 def family_of(method: str) -> str:
+    """Return the family of a method in the table.
+
+    Parameters
+    ----------
+    method : str
+        The method.
+
+    Returns
+    -------
+    {"svm", "mlp", "cnn"}
+        The family.
+    """
     return method.split("-")[0] if method.startswith(("svm", "cnn")) else "mlp"

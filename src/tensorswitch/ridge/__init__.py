@@ -1,18 +1,30 @@
-"""One-pass ridge regression: the readout of a TS network with fixed gates, solved exactly, at any depth.
+"""One-pass ridge regression: the exact readout of a TS network of any depth with fixed gates.
 
     W = argmin Σ_b s_b ‖Wᵀ z_b − t_b‖² + λ ‖W‖²,        z = h_L ⊗ … ⊗ h_1 ⊗ x
 
-Three solvers, one answer:
+There are three solvers, which compute the same solution:
 
-- :class:`RidgeStatistics` (*streaming*) sums ``C = Σ s z zᵀ`` and ``S = Σ s z tᵀ`` over data that streams past once; two of them can be merged.
-- :func:`solve_matrix_free` runs conjugate gradients on data at hand: two switched maps an iteration, no Gram matrix.
-- :func:`solve_dual` is for few rows: ``K = (X Xᵀ) ∘ Π_l (H_l H_lᵀ)``, so that depth costs nothing.
+- :class:`RidgeStatistics` (*streaming*) accumulates ``C = Σ s z zᵀ`` and ``S = Σ s z tᵀ`` in a
+  single pass over the data. Statistics of different rows can be merged.
+- :func:`solve_matrix_free` runs conjugate gradients on data in memory. An iteration applies two
+  switched linear maps, and no Gram matrix is formed.
+- :func:`solve_dual` is for problems with few rows. It uses the kernel
+  ``K = (X Xᵀ) ∘ Π_l (H_l H_lᵀ)``, whose cost hardly depends on the depth.
 
-:func:`choose_solver` picks the one that should be fastest among those that fit into memory, and :func:`solve` runs it.
-``alpha="mean"`` takes the paper's λ, the mean of the diagonal of ``C``. Given several, each solver tries them all and takes the one of least
-generalised cross-validation error.
+:func:`choose_solver` picks the solver with the lowest estimated cost among those that fit into
+memory, and :func:`solve` runs it. With ``alpha="mean"`` λ is the mean of the diagonal of ``C``, as
+in the paper [1]_. Given several values, each solver selects the one with the lowest generalised
+cross-validation (GCV) error [2]_.
+
+References
+----------
+.. [1] C.-Y. Tsai, A. Saxe and D. Cox, "Tensor Switching Networks", NIPS 2016, arXiv:1610.10087.
+.. [2] G. H. Golub, M. Heath and G. Wahba, "Generalized Cross-Validation as a Method for Choosing a
+   Good Ridge Parameter", Technometrics 21(2), 1979.
 """
 
+from tensorswitch.ridge._cholesky import SingularError
+from tensorswitch.ridge._penalty import effective_rows
 from tensorswitch.ridge._solution import Solution, mean_diagonal
 from tensorswitch.ridge.choice import Choice, choose_solver, solve
 from tensorswitch.ridge.dual import solve_dual
@@ -24,11 +36,13 @@ from tensorswitch.switches import deep_gates, draw_gates
 __all__ = [
     "Choice",
     "RidgeStatistics",
+    "SingularError",
     "Solution",
     "apply_readout",
     "choose_solver",
     "deep_gates",
     "draw_gates",
+    "effective_rows",
     "mean_diagonal",
     "solve",
     "solve_dual",

@@ -1,9 +1,16 @@
-"""Symmetric matrices in panels: half the memory, and a Cholesky factorisation of any order.
+"""Symmetric matrices stored in panels, with a Cholesky factorisation that works at any order.
 
-The lower triangle is kept as panels of consecutive rows, each from the first column to its own
-part of the diagonal. All work is matrix products and triangular solutions of one panel at a time,
-so that no LAPACK call sees more than ``PANEL`` rows. Factorising a whole matrix at once crashes in
-some builds of OpenBLAS from an order of about 32,768 on.
+The lower triangle is stored as panels of consecutive rows, each of which extends from the first
+column to its own diagonal block; this halves the memory. The factorisation consists of matrix
+products and triangular solves of one panel at a time, so no LAPACK call sees more than ``PANEL``
+rows. Some builds of OpenBLAS crash when they factorise a whole matrix of order 32,768 or more.
+
+See [1]_ for a related format.
+
+References
+----------
+.. [1] F. G. Gustavson, J. Waśniewski, J. J. Dongarra and J. Langou, "Rectangular Full Packed Format
+   for Cholesky's Algorithm: Factorization, Solution, and Inversion", ACM TOMS 37(2), 2010.
 """
 
 from __future__ import annotations
@@ -15,27 +22,27 @@ from torch import Tensor
 
 from tensorswitch._memory import empty
 
-PANEL = 1024  # rows: long products, and little wasted above the diagonal
-FILL_BYTES = 1 << 21  # of the matrix that is asked for at a time
+PANEL = 1024  # rows: large enough for fast products, small enough to waste little memory
+FILL_BYTES = 1 << 21  # requested from ``rows`` at a time
 
 
 class SingularError(ValueError):
-    """The system has no solution that could be trusted."""
+    """Raised when a system is too ill-conditioned for a reliable solution."""
 
 
 class SymmetricPanels:
-    """The lower triangle of a symmetric matrix, in panels of rows.
+    """The lower triangle of a symmetric matrix, stored in panels of rows.
 
     Parameters
     ----------
     order : int
-        Rows and columns.
+        Number of rows and columns.
     dtype : torch.dtype
-        Of the entries, which are not initialised.
+        Data type of the entries, which are not initialised.
     device : torch.device
-        Where they are.
+        Device of the entries.
     panel : int, default=1024
-        Rows of a panel.
+        Number of rows per panel.
     """
 
     def __init__(
@@ -54,9 +61,9 @@ class SymmetricPanels:
         multiple: int = 1,
         panel: int = PANEL,
     ) -> SymmetricPanels:
-        """Copy a matrix from ``rows(start, stop)``, asking for a few rows at a time.
+        """Copy a matrix from ``rows(start, stop)``, a few rows at a time.
 
-        ``multiple`` is the number of rows that are cheapest to ask for together.
+        Rows are requested in multiples of ``multiple``, for callers that compute them in blocks.
         """
         matrix = cls(order, like.dtype, like.device, panel)
         few = FILL_BYTES // (max(1, order) * multiple * like.element_size())
@@ -68,7 +75,7 @@ class SymmetricPanels:
         return matrix
 
     def cholesky(self, shift: float = 0.0) -> CholeskyFactor:
-        """Factorise ``A + shift · I``. The matrix is overwritten.
+        """Factorise ``A + shift · I``, overwriting the matrix.
 
         Raises
         ------
@@ -95,12 +102,13 @@ class SymmetricPanels:
 
 
 class CholeskyFactor:
-    """The factor L of ``A = L Lᵀ``, where the matrix was."""
+    """The Cholesky factor L of ``A = L Lᵀ``, in the memory of the matrix."""
 
     def __init__(self, matrix: SymmetricPanels) -> None:
         self.order, self.spans, self.panels = matrix.order, matrix.spans, matrix.panels
         pivots = torch.cat([corner.diagonal() for corner in self._corners()]).double().square()
-        # The smallest pivot bounds the smallest eigenvalue from above. False if it is NaN.
+        # The smallest pivot is an upper bound of the smallest eigenvalue. The comparison is
+        # written so that NaN raises too.
         dtype = self.panels[0].dtype
         if not float(pivots.min()) > torch.finfo(dtype).eps * float(pivots.max()):
             raise _singular(dtype)

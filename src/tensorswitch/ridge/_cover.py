@@ -1,8 +1,10 @@
-"""Blocks of units that bring every pair of units together.
+"""Coverings: few blocks of units such that every pair of units shares a block.
 
-``k`` points of each line ``y = s·x + t`` over a finite field of q elements: two points in different columns lie on exactly one of the ``q²`` lines.
-So k columns of q units need q² blocks of k units, and the columns themselves the same again. For 64 units and blocks of eight this is the affine
-plane of order eight: 72 blocks, and no pair is met twice.
+Arrange the units in k columns of q, where q is the order of a finite field. Two points in
+different columns lie on exactly one of the ``q²`` lines ``y = s·x + t``, so the q² blocks with the
+k points of a line cover all pairs from different columns. The pairs within each column are covered
+recursively. For 64 units and blocks of eight this is the affine plane of order eight: 72 blocks
+that contain every pair exactly once.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from itertools import combinations
 
 Block = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 
-# The irreducible polynomials that make the fields of 2, 4, 8, … elements.
+# Irreducible polynomials that define the fields with 2, 4, 8, … elements.
 POLYNOMIALS = {
     2: 0b11,
     4: 0b111,
@@ -28,7 +30,10 @@ POLYNOMIALS = {
 
 @lru_cache
 def pair_cover(units: int, size: int) -> tuple[Block, ...]:
-    """Blocks of at most ``size`` units, each with the pairs i ≤ j (places within the block) that no block before it has."""
+    """Return blocks of at most ``size`` units that cover all pairs of units.
+
+    Each block comes with the pairs i ≤ j, as positions within the block, that are new to it.
+    """
     seen: set[tuple[int, int]] = set()
     blocks = []
     for block in _cover(tuple(range(units)), size):
@@ -59,12 +64,9 @@ def _cover(units: tuple[int, ...], size: int) -> list[tuple[int, ...]]:
     lines = []
     for slope in range(order):
         for start in range(order):
-            heights = (_on_line(x, slope, start, order) for x in range(size))
-            lines.append(
-                tuple(
-                    column[y] for column, y in zip(columns, heights, strict=True) if y < len(column)
-                )
-            )
+            heights = [_on_line(x, slope, start, order) for x in range(size)]
+            points = zip(columns, heights, strict=True)
+            lines.append(tuple(column[y] for column, y in points if y < len(column)))
     lines = [line for line in lines if len(line) > 1]
     for column in columns:
         if column:
@@ -73,12 +75,12 @@ def _cover(units: tuple[int, ...], size: int) -> list[tuple[int, ...]]:
 
 
 def _is_field(order: int) -> bool:
-    """Prime, or a power of two that is listed."""
+    """Return whether ``order`` is prime or a power of two in ``POLYNOMIALS``."""
     return order in POLYNOMIALS or all(order % d for d in range(2, int(order**0.5) + 1))
 
 
 def _on_line(x: int, slope: int, start: int, order: int) -> int:
-    """``slope · x + start`` in the field."""
+    """Return ``slope · x + start`` in the field."""
     if order not in POLYNOMIALS:
         return (slope * x + start) % order
     product = 0

@@ -1,10 +1,12 @@
-"""The structured Gram matrix ``Σ_b z_b z_bᵀ`` of ``z = h ⊗ x``, without ``z``.
+"""The structured Gram matrix ``Σ_b z_b z_bᵀ`` of ``z = h ⊗ x``, computed without forming ``z``.
 
     C_ij = Σ_b h_bi h_bj x_b x_bᵀ
 
-is symmetric in the units and in the inputs, and only rows that open both units count. Eight units together show one of 255 patterns that open
-something, and a row shows one of them: so its ``x xᵀ`` is added once for the whole block of units, in place of once for each of its 36 pairs, and
-the sums over patterns come after. :mod:`tensorswitch.ridge._cover` finds as few blocks as bring every pair together.
+The matrix is symmetric in the units and in the inputs, and a row contributes to a pair of units
+only if it opens both. For a block of eight units, rows are grouped by their gate pattern (255
+patterns open at least one unit). ``x xᵀ`` is then summed once per pattern rather than once for each
+of the 36 pairs of the block, and the sums of the pairs follow from the sums of the patterns.
+:mod:`tensorswitch.ridge._cover` finds few blocks that cover every pair of units.
 """
 
 from __future__ import annotations
@@ -19,20 +21,20 @@ from tensorswitch._memory import workspace
 from tensorswitch.ridge._cover import pair_cover
 
 MAX_BLOCK = 8  # units
-ROWS_PER_PATTERN = 32  # at least, or blocks are smaller
-STRIP = 32  # inputs: of ``x xᵀ`` only the strips that reach the upper triangle are made
+ROWS_PER_PATTERN = 32  # on average; with fewer rows, blocks are made smaller
+STRIP = 32  # inputs: only the strips of ``x xᵀ`` that reach the upper triangle are computed
 CACHE_BYTES = 1 << 22  # of gathered rows
 LENGTHS = (16, 32, 48, 64, 80, 96, 128, 160, 192, 208, 224, 240, 256, 288, 320, 384, 512)
-PIECE_COST = 64  # rows: what it costs to add up a piece's result
+PIECE_COST = 64  # cost of adding up the result of a piece, in rows
 
 
 def packed_shape(units: int, n_in: int) -> tuple[int, int]:
-    """One row for each pair of units i ≤ j, one column for each pair of inputs."""
+    """Return the packed shape: a row per pair of units i ≤ j, a column per pair of inputs."""
     return units * (units + 1) // 2, n_in * (n_in + 1) // 2
 
 
 def pair_index(units: int, device: torch.device | str = "cpu") -> Tensor:
-    """(units, units): the packed row of a pair, in either order."""
+    """Return the packed row of each pair of units, of shape (units, units)."""
     i, j = torch.triu_indices(units, units, device=device)
     index = torch.empty(units, units, dtype=torch.long, device=device)
     index[i, j] = index[j, i] = torch.arange(len(i), device=device)
@@ -40,7 +42,10 @@ def pair_index(units: int, device: torch.device | str = "cpu") -> Tensor:
 
 
 def add_gram(packed: Tensor, cross: Tensor, x: Tensor, gates: Tensor, errors: Tensor) -> None:
-    """Add the rows' Gram matrix to ``packed``, and ``Σ_b h_bj x_b e_bᵀ`` to ``cross`` (units, inputs, outputs)."""
+    """Add the Gram matrix of the rows to ``packed`` and ``Σ_b h_bj x_b e_bᵀ`` to ``cross``.
+
+    ``cross`` has the shape (units, inputs, outputs).
+    """
     rows, units = gates.shape
     if not rows:
         return
@@ -79,7 +84,7 @@ def add_gram(packed: Tensor, cross: Tensor, x: Tensor, gates: Tensor, errors: Te
 
 
 def _codes(bits: Tensor, block: tuple[int, ...]) -> Tensor:
-    """The pattern of each row, bit i for the i-th unit of the block."""
+    """Return the gate pattern of each row: bit i is the gate of the i-th unit of the block."""
     code = bits[block[0]].clone()
     for i, unit in enumerate(block[1:], 1):
         code |= bits[unit] << i
@@ -87,27 +92,27 @@ def _codes(bits: Tensor, block: tuple[int, ...]) -> Tensor:
 
 
 def _copies(padded: Tensor, slots: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """The rows in some pieces at a time, (pieces, length, columns)."""
+    """Yield the rows of a few pieces at a time, of shape (pieces, length, columns)."""
     step = max(1, CACHE_BYTES // (slots.shape[1] * padded.shape[1] * padded.element_size()))
     for begin in range(0, len(slots), step):
         part = slots[begin : begin + step]
         copies = workspace.empty("copies", (part.numel(), padded.shape[1]), padded)
-        yield (
-            slice(begin, begin + step),
-            torch.index_select(padded, 0, part.flatten(), out=copies).view(*part.shape, -1),
-        )
+        torch.index_select(padded, 0, part.flatten(), out=copies)
+        yield slice(begin, begin + step), copies.view(*part.shape, -1)
 
 
 def _products(a: Tensor, b: Tensor) -> Tensor:
-    """``aᵀ b`` of each piece, flattened."""
+    """Return ``aᵀ b`` of each piece, flattened."""
     out = workspace.empty("sums", (len(a), a.shape[2], b.shape[2]), a)
     return torch.bmm(a.transpose(1, 2), b, out=out).flatten(1)
 
 
 def _pieces(code: Tensor, patterns: int) -> tuple[Tensor, Tensor]:
-    """Rows sorted by pattern and cut into pieces of one length: the pattern of each piece, and its rows (one past the last is padding).
+    """Sort rows by pattern and cut them into pieces of equal length.
 
-    Pattern 0 opens nothing and is left out. Long pieces need more padding, short ones more additions: the length is the cheapest for these counts.
+    Returns the pattern of each piece and its row indices, where an index one past the last row is
+    padding. Pattern 0 opens no unit and is omitted. Long pieces need more padding and short ones
+    more additions, so the length is chosen by its cost for these counts.
     """
     counts = torch.bincount(code, minlength=patterns)
     order = torch.sort(code, stable=True).indices
@@ -131,7 +136,11 @@ def _pieces(code: Tensor, patterns: int) -> tuple[Tensor, Tensor]:
 
 
 def _strips(n_in: int, device: torch.device) -> list[tuple[slice, Tensor, slice]]:
-    """Inputs a few at a time: which, where the upper triangle lies in their products with all inputs from there on, and its packed columns."""
+    """Split the inputs into strips.
+
+    For each strip: its inputs, the positions of the upper triangle in their products with all
+    inputs from the first of the strip on, and the packed columns of these positions.
+    """
     strips, done = [], 0
     for start in range(0, n_in, STRIP):
         inputs = slice(start, min(start + STRIP, n_in))
@@ -148,24 +157,20 @@ def _strips(n_in: int, device: torch.device) -> list[tuple[slice, Tensor, slice]
 
 
 def gram_rows(packed: Tensor, units: int, n_in: int) -> Callable[[int, int], Tensor]:
-    """What gives rows ``start`` to ``stop`` of the whole matrix, (rows, units · inputs)."""
+    """Return a function that unpacks rows ``start`` to ``stop`` of the full matrix."""
     index = pair_index(units, packed.device)
     columns = pair_index(n_in, packed.device).flatten()
 
     def rows(start: int, stop: int) -> Tensor:
         first, last = start // n_in, -(-stop // n_in)
-        blocks = (
-            packed.index_select(0, index[first:last].flatten())
-            .index_select(1, columns)
-            .view(last - first, units, n_in, n_in)
-        )
-        return blocks.transpose(1, 2).reshape(-1, units * n_in)[
-            start - first * n_in : stop - first * n_in
-        ]
+        blocks = packed.index_select(0, index[first:last].flatten()).index_select(1, columns)
+        blocks = blocks.view(last - first, units, n_in, n_in)
+        whole = blocks.transpose(1, 2).reshape(-1, units * n_in)
+        return whole[start - first * n_in : stop - first * n_in]
 
     return rows
 
 
 def unpack(packed: Tensor, units: int, n_in: int) -> Tensor:
-    """The whole symmetric matrix (units · inputs, units · inputs)."""
+    """Return the full symmetric matrix of order units · inputs."""
     return gram_rows(packed, units, n_in)(0, units * n_in)

@@ -1,11 +1,20 @@
-"""Many λ for one factorisation.
+"""Evaluate many values of λ with one factorisation, by Gauss quadrature.
 
-With ``A = (C + λ₀I)⁻¹`` and ``δ = λ − λ₀``,   (C + λI)⁻¹ = f(A),   f(a) = a / (1 + δa),
+With ``A = (C + λ₀I)⁻¹`` and ``δ = λ − λ₀``,
 
-so that ``vᵀ f(A) v`` and ``vᵀ f(A)² v``, of which generalised cross-validation is made, come for every λ from one run of Lanczos' algorithm with A:
-its tridiagonal matrix T, begun at v, has ``vᵀ f(A) v ≈ ‖v‖² [f(T)]₁₁`` (Gauss quadrature). Where λ and λ₀ differ by a factor q, the pole of f is so
-far from the spectrum that each step takes a factor ((√q − 1) / (√q + 1))² off the error, whatever the spectrum: with q up to ``REACH`` twelve steps
-leave less than a thousandth. So a path is cut into pieces no longer than that to either side, each with a factorisation of its own.
+    (C + λI)⁻¹ = f(A),        f(a) = a / (1 + δa)
+
+Generalised cross-validation needs ``vᵀ f(A) v`` and ``vᵀ f(A)² v``. One run of the Lanczos
+algorithm on A, started at v, gives a tridiagonal matrix T with ``vᵀ f(A) v ≈ ‖v‖² [f(T)]₁₁`` for
+every λ [1]_. If λ and λ₀ differ by a factor q, the pole of f is so far from the spectrum that each
+step reduces the error by a factor of ((√q − 1) / (√q + 1))², whatever the spectrum. With q up to
+``REACH``, twelve steps leave less than a thousandth. A path of values is therefore cut into pieces
+that reach no further than this to either side of λ₀, and each piece has its own factorisation.
+
+References
+----------
+.. [1] G. H. Golub and G. Meurant, "Matrices, Moments and Quadrature with Applications", Princeton
+   University Press, 2010.
 """
 
 from __future__ import annotations
@@ -17,11 +26,11 @@ from torch import Tensor
 
 __all__ = ["Quadrature", "pieces"]
 
-STEPS, REACH = 12, 32.0  # 32² is a little more than three decades
+STEPS, REACH = 12, 32.0  # a piece spans 32², slightly more than three decades
 
 
 def pieces(values: Sequence[float]) -> list[list[float]]:
-    """Values from the largest down, cut so that none is further than ``REACH`` from the (geometric) middle of its piece."""
+    """Cut decreasing values into pieces within a factor ``REACH`` of their geometric middle."""
     cut: list[list[float]] = []
     for value in values:
         if cut and cut[-1][0] <= REACH**2 * value:
@@ -32,7 +41,7 @@ def pieces(values: Sequence[float]) -> list[list[float]]:
 
 
 class Quadrature:
-    """The nodes and weights of each column of ``starts`` for an operator that is symmetric and positive."""
+    """Gauss quadrature for a symmetric positive operator, with a rule per column of ``starts``."""
 
     def __init__(
         self, apply: Callable[[Tensor], Tensor], starts: Tensor, steps: int = STEPS
@@ -41,10 +50,8 @@ class Quadrature:
         norm = starts.double().norm(dim=0)
         self.squares = norm.square()
         v = starts / norm.clamp(min=torch.finfo(starts.dtype).tiny).to(starts)
-        before, beta = (
-            torch.zeros_like(v),
-            torch.zeros(columns, dtype=starts.dtype, device=starts.device),
-        )
+        before = torch.zeros_like(v)
+        beta = torch.zeros(columns, dtype=starts.dtype, device=starts.device)
         steps = min(steps, len(starts))
         matrix = torch.zeros(columns, steps, steps, dtype=torch.float64, device="cpu")
         for step in range(steps):
@@ -53,9 +60,8 @@ class Quadrature:
             u -= alpha * v
             matrix[:, step, step] = alpha.double().cpu()
             beta = u.norm(dim=0)
-            beta = torch.where(
-                beta > torch.finfo(u.dtype).eps * alpha.abs(), beta, 0
-            )  # below that it is rounding: the space is used up
+            # A smaller norm is rounding error: the Krylov space is exhausted.
+            beta = torch.where(beta > torch.finfo(u.dtype).eps * alpha.abs(), beta, 0)
             if step + 1 < steps:
                 matrix[:, step, step + 1] = matrix[:, step + 1, step] = beta.double().cpu()
             before, v = v, torch.where(beta > 0, u / beta.clamp(min=torch.finfo(u.dtype).tiny), 0)
@@ -63,8 +69,8 @@ class Quadrature:
         self.nodes, self.weights = nodes.clamp(min=0), vectors[:, 0].square()
 
     def sums(self, shift: float) -> tuple[Tensor, Tensor]:
-        """``vᵀ f(A) v`` and ``vᵀ f(A)² v`` of each column, for ``δ = shift``."""
-        # where the space was used up zeros stand in T, whose vectors have no weight
+        """Return ``vᵀ f(A) v`` and ``vᵀ f(A)² v`` of each column, for ``δ = shift``."""
+        # Where the Krylov space was exhausted T is zero, and those nodes have no weight.
         f = self.nodes / (1 + shift * self.nodes).clamp(min=torch.finfo(torch.float64).tiny)
         squares = self.squares.cpu()
         return squares * (self.weights * f).sum(1), squares * (self.weights * f.square()).sum(1)

@@ -1,4 +1,4 @@
-"""What a solver returns."""
+"""The result of a solver."""
 
 from __future__ import annotations
 
@@ -10,9 +10,22 @@ from torch import Tensor
 
 
 class Solution(NamedTuple):
-    """``weight`` is (n_L, …, n_1, n_0, out), as in :class:`tensorswitch.TensorSwitching`.
+    """Hold the solution of a ridge problem.
 
-    Where several λ were tried, ``path`` has each with its generalised cross-validation error, from the largest down.
+    Parameters
+    ----------
+    weight : Tensor of shape (n_L, …, n_1, n_0, out)
+        The readout W, in the layout of :class:`tensorswitch.TensorSwitching`.
+    alpha : float
+        The penalty λ that was used.
+    iterations : int, default=0
+        Number of iterations of conjugate gradients; 0 for the direct solvers.
+    residual : float, default=0.0
+        Norm of the residual relative to ``Zᵀ T``, the largest over the outputs; 0 for the direct
+        solvers.
+    path : tuple of (float, float), default=()
+        If several values of λ were tried, each with its generalised cross-validation error, in
+        decreasing order of λ.
     """
 
     weight: Tensor
@@ -23,7 +36,7 @@ class Solution(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """The solution for one λ, with what generalised cross-validation needs where it was asked for."""
+    """The solution for one λ and, if requested, the terms of its GCV error."""
 
     solution: Solution
     squared_error: float = math.nan
@@ -31,7 +44,30 @@ class Fit(NamedTuple):
 
 
 def mean_diagonal(x: Tensor, gates: Sequence[Tensor], sample_weight: Tensor | None = None) -> float:
-    """The mean of the diagonal of ``Σ s z zᵀ``."""
+    """Return the mean of the diagonal of ``Σ s z zᵀ``, the paper's choice of λ.
+
+    Parameters
+    ----------
+    x : Tensor of shape (rows, n_0)
+        The inputs.
+    gates : sequence of bool Tensor
+        The gates of each layer, of shape (rows, n_l), as returned by :func:`deep_gates`.
+    sample_weight : Tensor of shape (rows,), optional
+        Weights s of the rows, 1 by default.
+
+    Returns
+    -------
+    float
+        The mean, summed in float64.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from tensorswitch.ridge import mean_diagonal
+    >>> x = torch.tensor([[1.0, 2.0], [3.0, 0.0]])
+    >>> mean_diagonal(x, [torch.tensor([[True, False], [True, True]])])
+    5.75
+    """
     energy = x.double().square().sum(1)
     for h in gates:
         energy *= h.sum(1)

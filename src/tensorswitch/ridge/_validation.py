@@ -1,4 +1,4 @@
-"""Validation of rows, targets, sample weights and gate weights, in one place."""
+"""Validation of rows, targets, sample weights and gate weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHECKED_ROWS = 8192
 
 
 class Problem(NamedTuple):
-    """A ridge problem whose parts agree with each other."""
+    """A validated ridge problem."""
 
     x: Tensor
     targets: Tensor
@@ -32,7 +32,7 @@ class Problem(NamedTuple):
         sample_weight: Tensor | None,
         switch: Switch | str,
     ) -> Problem:
-        """Return the problem, detached from gradients; raise if its parts do not agree."""
+        """Return the problem, detached from the graph, or raise if its parts are inconsistent."""
         switch = as_switch(switch)
         weights = check_gate_weights(gate_weights, switch)
         x, targets, sample_weight = check_rows(x, targets, sample_weight, weights)
@@ -40,9 +40,9 @@ class Problem(NamedTuple):
 
 
 def check_gate_weights(gate_weights: Any, switch: Switch) -> list[Tensor]:
-    """Return the gate weights as a list; raise unless each layer fits the units below it."""
+    """Return the gate weights as a list, or raise if a layer does not match the one below."""
     if isinstance(gate_weights, Tensor) or not len(gate_weights):
-        raise ValueError("gate_weights must be a list with a matrix for each layer, at least one")
+        raise ValueError("gate_weights must be a non-empty list with one matrix per layer")
     weights = list(gate_weights)
     for i, w in enumerate(weights):
         check_floating(f"gate_weights[{i}]", w)
@@ -63,7 +63,7 @@ def check_rows(
     gate_weights: Sequence[Tensor],
     out: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The same, with weights of the type of ``x``, and none of them with a history of gradients."""
+    """Return rows, targets and weights, detached and with the weights in the type of ``x``."""
     for which, given in (("x", x), ("targets", targets)):
         check_floating(which, given)
         if given.layout != torch.strided:
@@ -78,7 +78,8 @@ def check_rows(
     if sample_weight is not None:
         if not isinstance(sample_weight, Tensor):
             raise TypeError(
-                f"sample_weight must be a torch tensor, got {type(sample_weight).__name__}; convert it with torch.as_tensor()"
+                f"sample_weight must be a torch tensor, got {type(sample_weight).__name__}; "
+                "convert it with torch.as_tensor()"
             )
         check_shape("sample_weight", sample_weight, (len(x),), "(rows,)")
         sample_weight = sample_weight.detach().to(x)
@@ -90,11 +91,12 @@ def check_rows(
 
 
 def _check_sums(x: Tensor, targets: Tensor, sample_weight: Tensor | None) -> None:
-    """Raise if a sum of weighted squares leaves the range of the type, which bounds all others.
+    """Raise if a sum of weighted squares leaves the range of the type.
 
-    ``|Σ s z_i z_j|² ≤ Σ s z_i² · Σ s z_j²``, and likewise for products with targets.
+    These bound all other sums: ``|Σ s z_i z_j|² ≤ Σ s z_i² · Σ s z_j²``, and likewise for products
+    with targets.
     """
-    limit = torch.finfo(x.dtype).max / 4  # room for the sums of a block on their way
+    limit = torch.finfo(x.dtype).max / 4  # leaves room for partial sums of a block
     if sample_weight is not None and not float(sample_weight.double().square().sum()) < limit:
         _check_finite("sample_weight", sample_weight)
         raise ValueError(f"sample_weight is so large that sums overflow {x.dtype}; scale it down")
@@ -107,16 +109,17 @@ def _check_sums(x: Tensor, targets: Tensor, sample_weight: Tensor | None) -> Non
             _check_finite(name, rows)
             weighted = "" if sample_weight is None else " with these sample weights"
             raise ValueError(
-                f"{name} is so large that sums of its squares{weighted} overflow {rows.dtype}; scale it down, or use float64"
+                f"{name} is so large that sums of its squares{weighted} overflow {rows.dtype}; "
+                "scale it down or use float64"
             )
 
 
 def column_energies(rows: Tensor, sample_weight: Tensor | None) -> Tensor:
-    """``Σ_b s_b x_bi²`` of each column, in float64."""
+    """Return ``Σ_b s_b x_bi²`` of each column, in float64."""
     total = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
     for start in range(0, len(rows), CHECKED_ROWS):
         part = slice(start, start + CHECKED_ROWS)
-        squares = rows[part].double().square()  # not in place: it may be x itself
+        squares = rows[part].double().square()  # not in place: double() may return x itself
         total += squares.sum(0) if sample_weight is None else sample_weight[part].double() @ squares
     return total
 
@@ -128,4 +131,4 @@ def _check_finite(name: str, tensor: Tensor) -> None:
 
 def check_some_rows(rows: float) -> None:
     if not rows > 0:
-        raise ValueError("nothing to solve: there are no rows, or all have a weight of zero")
+        raise ValueError("nothing to solve: there are no rows, or all sample weights are zero")

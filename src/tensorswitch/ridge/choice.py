@@ -1,4 +1,4 @@
-"""Which solver: the fastest by a rough count of the work, among those that fit into memory."""
+"""Choice of the solver: the least estimated work among the solvers that fit into memory."""
 
 from __future__ import annotations
 
@@ -23,11 +23,21 @@ from tensorswitch.switches import Switch
 
 SOLVERS = ("streaming", "matrix-free", "dual")
 ITERATIONS = 60  # of conjugate gradients, typically
-LITTLE = 1e9  # multiply-adds below which work does not matter, and streaming is preferred because it can go on
+LITTLE = 1e9  # multiply-adds: below this the work hardly matters, and streaming can be continued
 
 
 class Choice(NamedTuple):
-    """A solver, and what it takes: bytes of memory, and multiply-adds."""
+    """Hold a solver and its estimated requirements.
+
+    Parameters
+    ----------
+    solver : {"streaming", "matrix-free", "dual"}
+        Name of the solver.
+    memory : float
+        Peak memory in bytes.
+    work : float
+        Number of multiply-adds.
+    """
 
     solver: str
     memory: float
@@ -41,7 +51,26 @@ def requirements(
     out_features: int,
     dtype: torch.dtype = torch.float32,
 ) -> list[Choice]:
-    """What each solver would take, in the order of :data:`SOLVERS`."""
+    """Estimate the requirements of each solver.
+
+    Parameters
+    ----------
+    rows : int
+        Number of rows.
+    in_features : int
+        Number of inputs n_0.
+    gates : sequence of int
+        Number of gates of each layer, (n_1, …, n_L).
+    out_features : int
+        Number of outputs.
+    dtype : torch.dtype, default=torch.float32
+        Data type of the rows.
+
+    Returns
+    -------
+    list of Choice
+        In the order "streaming", "matrix-free", "dual".
+    """
     units = math.prod(gates)
     features, size = units * in_features, dtype.itemsize
     held = rows * (in_features * size + sum(gates))
@@ -72,12 +101,12 @@ def requirements(
 
 
 def _preference(choice: Choice) -> tuple[float, int]:
-    """By work. Where it does not matter, sums that can go on come first, and exact answers next."""
+    """Sort by work; if it is small, prefer statistics that can be updated, then direct solvers."""
     return max(choice.work, LITTLE), ("streaming", "dual", "matrix-free").index(choice.solver)
 
 
 def _factor_bytes(order: int, size: int) -> float:
-    """Of a Cholesky factorisation: half the matrix, and a column of panels."""
+    """Return the bytes of a Cholesky factorisation: half the matrix and a column of panels."""
     return order * (order / 2 + 2 * min(order, PANEL)) * size
 
 
@@ -92,11 +121,42 @@ def choose_solver(
     dtype: torch.dtype = torch.float32,
     in_chunks: bool = False,
 ) -> Choice:
-    """The solver to use, or a MemoryError that says how much is needed and which other one fits.
+    """Choose the solver with the least estimated work that fits into memory.
 
-    ``memory_gb`` is what may be used, by default seven tenths of what is available now; ``in_chunks`` says that rows come a few at a time, which only
-    the streaming solver can do.
+    Parameters
+    ----------
+    rows : int
+        Number of rows.
+    in_features : int
+        Number of inputs n_0.
+    gates : sequence of int
+        Number of gates of each layer, (n_1, …, n_L).
+    out_features : int
+        Number of outputs.
+    solver : {"auto", "streaming", "matrix-free", "dual"}, default="auto"
+        Restrict the choice to one solver, to check that it fits.
+    memory_gb : float, optional
+        Memory budget in GiB. By default 70 % of the memory that is available now.
+    dtype : torch.dtype, default=torch.float32
+        Data type of the rows.
+    in_chunks : bool, default=False
+        Whether the rows arrive in chunks, which only the streaming solver supports. It only affects
+        the advice in the error message.
 
+    Returns
+    -------
+    Choice
+        The solver with its estimated memory and work.
+
+    Raises
+    ------
+    MemoryError
+        If no permitted solver fits into the budget. The message says how much memory is needed and
+        which other solvers would fit.
+
+    Examples
+    --------
+    >>> from tensorswitch.ridge import choose_solver
     >>> choose_solver(1_000, 64, [64, 64], 10, memory_gb=1).solver
     'dual'
     >>> choose_solver(50_000, 256, [256], 10, memory_gb=4).solver
@@ -105,9 +165,8 @@ def choose_solver(
     'streaming'
     """
     if solver not in ("auto", *SOLVERS):
-        raise ValueError(
-            f"solver must be 'auto', {', '.join(map(repr, SOLVERS[:-1]))} or {SOLVERS[-1]!r}, got {solver!r}"
-        )
+        known = ", ".join(map(repr, ("auto", *SOLVERS[:-1])))
+        raise ValueError(f"solver must be {known} or {SOLVERS[-1]!r}, got {solver!r}")
     if memory_gb is not None and not memory_gb > 0:
         raise ValueError(f"memory_gb must be above 0, got {memory_gb!r}")
     budget = 0.7 * available_memory() if memory_gb is None else memory_gb * 2**30
@@ -117,14 +176,17 @@ def choose_solver(
     chosen = next((o for o in fitting if o in wanted), None)
     if chosen is None:
         least = min(wanted, key=lambda o: o.memory)
-        others = " and ".join(f"{o.solver!r} would ({o.memory / 2**30:.2f} GB)" for o in fitting)
+        others = " and ".join(f"{o.solver!r} fits ({o.memory / 2**30:.2f} GB)" for o in fitting)
         if in_chunks:
-            others = "raise it, use fewer gates or PCA, or fit rows that are at hand with fit(), whose other solvers need less"
-        others = others or "nor would any other; raise it, or use fewer gates or PCA"
+            others = (
+                "raise memory_gb, use fewer gates or PCA, or pass all rows to fit(), whose other "
+                "solvers need less memory"
+            )
+        others = others or "no other solver fits; raise memory_gb, or use fewer gates or PCA"
         features = math.prod(gates) * in_features
         raise MemoryError(
-            f"the {least.solver!r} solver needs {least.memory / 2**30:.2f} GB for {rows:,} rows and {features:,} features, "
-            f"which does not fit into {budget / 2**30:.2f} GB; {others}"
+            f"the {least.solver!r} solver needs {least.memory / 2**30:.2f} GB for {rows:,} rows "
+            f"and {features:,} features, but the budget is {budget / 2**30:.2f} GB; {others}"
         )
     if solver == "auto":
         tried = ", ".join(
@@ -140,7 +202,7 @@ def choose_solver(
 
 
 class Solved(NamedTuple):
-    """A solution, the solver that found it, and its sums if it keeps any."""
+    """A solution, its solver, and the statistics if the solver keeps any."""
 
     solution: Solution
     solver: str
@@ -161,7 +223,7 @@ def solve(
     progress: bool = False,
     switch: Switch | str = "relu",
 ) -> Solution:
-    """Solve ridge regression for rows at hand.
+    """Solve ``(Zᵀ diag(s) Z + λI) W = Zᵀ diag(s) T`` for rows in memory.
 
     Parameters
     ----------
@@ -170,25 +232,48 @@ def solve(
     targets : Tensor of shape (rows, out)
         The targets.
     gate_weights : sequence of Tensor
-        For each layer (n_l, units below).
-    alpha : float, "mean", or a list of these, default="mean"
-        The penalty λ; of several, the one with the least generalised cross-validation error.
+        The fixed gate weights of each layer, of shape (n_l, units below).
+    alpha : float, "mean" or a sequence of these, default="mean"
+        The penalty λ; "mean" is the mean of the diagonal of ``Zᵀ diag(s) Z``. Of several values,
+        the one with the lowest generalised cross-validation error is used.
     solver : {"auto", "streaming", "matrix-free", "dual"}, default="auto"
-        By default the one that :func:`choose_solver` picks.
+        The solver. "auto" is the one that :func:`choose_solver` picks.
     sample_weight : Tensor of shape (rows,), optional
-        Weights of the rows.
-    tol, max_iter : float and int
-        Where conjugate gradients stop.
+        Weights s of the rows, 1 by default.
+    tol : float, default=1e-3
+        Relative residual at which conjugate gradients stop.
+    max_iter : int, default=500
+        Maximum number of iterations of conjugate gradients.
     memory_gb : float, optional
-        What may be used, by default seven tenths of what is available.
+        Memory budget in GiB. By default 70 % of the memory that is available now.
     progress : bool, default=False
         Show a progress bar.
     switch : Switch or str, default="relu"
-        What opens the gates.
+        The switch that opens the gates.
 
     Returns
     -------
     Solution
+        The readout, with the λ that was used.
+
+    Raises
+    ------
+    MemoryError
+        If no permitted solver fits into the budget.
+    ValueError
+        If the arguments are inconsistent, or the system is singular to working precision.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from tensorswitch.ridge import apply_readout, draw_gates, solve
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> x = torch.randn(500, 4, generator=generator)
+    >>> gate_weights = draw_gates(4, [16], generator)
+    >>> solution = solve(x, x.abs(), gate_weights, alpha=0.1)
+    >>> error = apply_readout(x, gate_weights, solution.weight) - x.abs()
+    >>> bool(error.square().mean() < 0.05)
+    True
     """
     problem = Problem.checked(x, targets, gate_weights, sample_weight, switch)
     options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "progress": progress}
@@ -206,7 +291,10 @@ def solve_checked(
     forgetting: float = 1.0,
     progress: bool = False,
 ) -> Solved:
-    """Choose a solver and run it."""
+    """Choose a solver for a validated problem and run it; see :func:`solve`.
+
+    ``forgetting`` is the forgetting factor of the statistics that the streaming solver returns.
+    """
     x, targets, gate_weights, sample_weight, switch = problem
     gates, out = [len(w) for w in gate_weights], targets.shape[-1]
     sizes = (len(x), x.shape[-1], gates, out)

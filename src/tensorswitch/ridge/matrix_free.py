@@ -1,4 +1,4 @@
-"""Ridge regression without a Gram matrix: conjugate gradients on the switched map."""
+"""Ridge regression without a Gram matrix: conjugate gradients on the switched linear map."""
 
 from __future__ import annotations
 
@@ -35,23 +35,72 @@ def solve_matrix_free(
     progress: bool = False,
     switch: Switch | str = "relu",
 ) -> Solution:
-    """Preconditioned conjugate gradients on ``(ZᵀZ + λI) W = Zᵀ T``, all outputs at once.
+    """Solve ``(ZᵀZ + λI) W = Zᵀ T`` by preconditioned conjugate gradients, all outputs at once.
 
     Parameters
     ----------
-    x, targets : (rows, n_0) and (rows, out)
-    gate_weights : for each layer (n_l, n_{l-1})
-    alpha : λ, or "mean", or several to choose from; each then starts from the solution of the one before
-    sample_weight : (rows,)
-    tol : stop when the residual is this small relative to ``Zᵀ T``, for every output
-    max_iter : or after so many iterations, with a warning in the log
-    start : weights to start from, such as those of a neighbouring λ
-    distributed : each rank of ``torch.distributed`` has its own rows; all get the same answer
-    progress : show a bar with the residual
+    x : Tensor of shape (rows, n_0)
+        The inputs.
+    targets : Tensor of shape (rows, out)
+        The targets.
+    gate_weights : sequence of Tensor
+        The fixed gate weights of each layer, of shape (n_l, units below).
+    alpha : float, "mean" or a sequence of these, default="mean"
+        The penalty λ; "mean" is the mean of the diagonal of ``ZᵀZ``. Of several values, the one
+        with the lowest generalised cross-validation error is used. Each starts from the solution of
+        the next larger one.
+    sample_weight : Tensor of shape (rows,), optional
+        Weights of the rows, 1 by default.
+    tol : float, default=1e-3
+        Stop when the norm of the residual relative to ``Zᵀ T`` is at most ``tol`` for every output.
+    max_iter : int, default=500
+        Maximum number of iterations. A warning is logged if they do not reach ``tol``.
+    start : Tensor of shape (n_L, …, n_1, n_0, out), optional
+        Weights to start from, such as the solution for a similar λ. By default zero.
+    distributed : bool, default=False
+        Whether each rank of ``torch.distributed`` holds its own rows. All ranks return the same
+        solution.
+    progress : bool, default=False
+        Show a progress bar with the residual.
+    switch : Switch or str, default="relu"
+        The switch that opens the gates.
 
-    The preconditioner takes gates and inputs for independent, which makes the Gram matrix a Kronecker product of one small matrix for each layer:
-    its inverse costs next to nothing and takes care of the directions that all units share.
-    Where λ = 0 leaves more than one answer this finds one of them; the solvers that factorise a matrix refuse.
+    Returns
+    -------
+    Solution
+        The readout, with λ, the number of iterations and the residual.
+
+    Raises
+    ------
+    ValueError
+        If the arguments are inconsistent, or the iteration breaks down.
+
+    Notes
+    -----
+    The preconditioner treats inputs and gates as independent, which makes the Gram matrix a
+    Kronecker product of small matrices. Its inverse is cheap and handles the directions that all
+    units share. If λ = 0 leaves the solution undetermined, conjugate gradients return one of the
+    solutions, whereas the direct solvers raise an error.
+
+    Degrees of freedom for generalised cross-validation are estimated with random signs as
+    additional targets [1]_.
+
+    References
+    ----------
+    .. [1] M. F. Hutchinson, "A Stochastic Estimator of the Trace of the Influence Matrix for
+       Laplacian Smoothing Splines", Communications in Statistics 19(2), 1990.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from tensorswitch.ridge import draw_gates, solve_dual, solve_matrix_free
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> x = torch.randn(200, 4, generator=generator)
+    >>> gate_weights = draw_gates(4, [16], generator)
+    >>> solution = solve_matrix_free(x, x.abs(), gate_weights, tol=1e-5)
+    >>> direct = solve_dual(x, x.abs(), gate_weights)
+    >>> torch.allclose(solution.weight, direct.weight, atol=1e-4)
+    True
     """
     problem = Problem.checked(x, targets, gate_weights, sample_weight, switch)
     total = _all_reduce if distributed else _alone
@@ -67,7 +116,7 @@ def matrix_free(
     total: Operator | None = None,
     progress: bool = False,
 ) -> Solution:
-    """Solve a problem that has been checked. ``total`` sums a tensor over all processes."""
+    """Solve a validated problem; ``total`` sums a tensor over all processes."""
     if not tol > 0:
         raise ValueError(f"tol must be above 0, got {tol}")
     with torch.autocast(problem.x.device.type, enabled=False):
@@ -96,7 +145,7 @@ def _solve(
     sums = total(torch.tensor(sums, dtype=torch.float64, device=x.device)).tolist()
     mean, energy, weight_sum, squares, rows = sums
     check_some_rows(weight_sum)
-    # Scaled by powers of two, exactly, so that no product overflows or underflows: with
+    # Scaling by powers of two is exact and keeps products from overflowing or underflowing. With
     # 2^p x, 2^q s and 2^r t the system has λ' = 2^(2p + q) λ and W' = 2^(r − p) W.
     q = 0 if sample_weight is None else -_exponent(weight_sum / rows)
     p = -(_exponent(max(mean, *check_alphas(alpha, mean))) + q) // 2
@@ -105,10 +154,11 @@ def _solve(
     z = ReadoutMap(x, gates, None if sample_weight is None else weights)
     inverse = _kronecker_inverse(x, gates, weights, weight_sum * 2.0**q, total)
     goal = total(z.adjoint(targets))
-    rest = -_exponent(float(goal.abs().max()))  # it may be far smaller, where λ dominates
+    rest = -_exponent(float(goal.abs().max()))  # the goal may be far smaller if λ dominates
     goal, targets, r = _times_power(goal, rest), _times_power(targets, rest), r + rest
     found = None if start is None else _times_power(inner_first(start), r - p)
-    # For the degrees of freedom, tr Z (ZᵀZ + λI)⁻¹ Zᵀ: signs v on the rows as further targets, of which the fit explains vᵀ Z u.
+    # The degrees of freedom, tr Z (ZᵀZ + λI)⁻¹ Zᵀ, are estimated by fitting random signs v on the
+    # rows: with the solution u, they are the mean of vᵀ Z u.
     signs = x.new_zeros(len(x), 0)
     signs_goal, explained = goal[..., :0], None
 
@@ -129,9 +179,9 @@ def _solve(
             if not judged:
                 return Fit(solution)
             if not signs.shape[1]:
-                signs = (
-                    probes(len(x), x) / weights.sqrt().clamp_min(torch.finfo(x.dtype).tiny)[:, None]
-                )  # the map multiplies by the weight
+                # The adjoint multiplies by s, and the estimate needs √s.
+                root = weights.sqrt().clamp_min(torch.finfo(x.dtype).tiny)
+                signs = probes(len(x), x) / root[:, None]
                 signs = torch.where(weights[:, None] > 0, signs, 0)
                 signs_goal = total(z.adjoint(signs))
             explained, _, _ = _conjugate_gradients(
@@ -139,9 +189,8 @@ def _solve(
             )
         error = (weights[:, None] * (targets - z.forward(found)).double().square()).sum()[None]
         squared_error = float(total(error)) * 2.0 ** (-2 * r - q)
-        return Fit(
-            solution, squared_error, float(_dot(signs_goal.double(), explained.double()).mean())
-        )
+        freedom = float(_dot(signs_goal.double(), explained.double()).mean())
+        return Fit(solution, squared_error, freedom)
 
     return least_gcv(alpha, mean, effective_rows(weight_sum, squares), fit)
 
@@ -155,7 +204,7 @@ def _conjugate_gradients(
     max_iter: int,
     bar: Callable[..., None],
 ) -> tuple[Tensor, int, float]:
-    """The solution for every output (the last axis), iterations taken, and the largest residual relative to the goal."""
+    """Return the solution, the number of iterations, and the largest relative residual."""
     tiny = torch.finfo(goal.dtype).tiny
     scale = goal.flatten(0, -2).norm(dim=0).clamp_min(tiny)
     weight = torch.zeros_like(goal) if start is None else start.clone()
@@ -179,7 +228,7 @@ def _conjugate_gradients(
         raise SingularError("the system is singular to working precision; use a larger alpha")
     if worst > tol:
         log.warning(
-            "conjugate gradients stopped after %d iterations at a residual of %.1e, not the %.1e asked for",
+            "conjugate gradients stopped after %d iterations with residual %.1e, above tol=%.1e",
             iteration,
             worst,
             tol,
@@ -192,13 +241,13 @@ def _exponent(value: float) -> int:
 
 
 def _times_power(tensor: Tensor, exponent: int) -> Tensor:
-    """``2^exponent`` times the tensor; in two steps, since the power alone may overflow."""
+    """Multiply by ``2^exponent`` in two steps, since the power alone may overflow."""
     half = exponent // 2
     return tensor * 2.0**half * 2.0 ** (exponent - half)
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
-    """The scalar product of each output."""
+    """Return the scalar product of each output."""
     return (a * b).flatten(0, -2).sum(0)
 
 
@@ -210,15 +259,20 @@ class _Factor(NamedTuple):
 def _kronecker_inverse(
     x: Tensor, gates: Sequence[Tensor], sample_weight: Tensor, rows: float, total: Operator
 ) -> Callable[[float], Operator]:
-    """For each λ ``(A_1 ⊗ Σ ⊗ A_above + λI)⁻¹`` with ``Σ = Σ_b s x xᵀ`` and ``A`` the mean of ``h hᵀ``, through the eigenvectors of each."""
+    """Return a function from λ to ``(A_1 ⊗ Σ ⊗ A_above + λI)⁻¹``, applied in the eigenbasis.
+
+    ``Σ = Σ_b s x xᵀ``; the ``A`` are the means of ``h hᵀ`` of the first and of all other layers.
+    """
     above = combine_gates(gates[1:]).to(x.dtype) if len(gates) > 1 else x.new_ones(len(x), 1)
     factors = []
     for part, count in ((gates[0].to(x.dtype), rows), (x, 1.0), (above, rows)):
         moment = total((part * sample_weight[:, None]).t() @ part).double() / max(count, 1e-300)
         try:
             values, vectors = torch.linalg.eigh(moment)
-        except RuntimeError as error:  # LinAlgError is one
-            raise SingularError("the moments of x and the gates have no eigenvectors") from error
+        except RuntimeError as error:  # LinAlgError is a RuntimeError
+            raise SingularError(
+                "the eigendecomposition of the moments of x and the gates failed"
+            ) from error
         factors.append(_Factor(values.clamp_min(0).to(x.dtype), vectors.to(x.dtype)))
     (u, p), (v, q), (t, r) = factors
 
@@ -230,9 +284,8 @@ def _kronecker_inverse(
 
     def inverse(alpha: float) -> Operator:
         spectrum = (u[:, None, None] * v[:, None] * t + alpha).unsqueeze(-1)
-        spectrum = spectrum.clamp_min(
-            max(torch.finfo(x.dtype).tiny, torch.finfo(x.dtype).eps * float(spectrum.max()))
-        )
+        limits = torch.finfo(x.dtype)
+        spectrum = spectrum.clamp_min(max(limits.tiny, limits.eps * float(spectrum.max())))
         return lambda w: rotate(rotate(w, p.t(), q.t(), r.t()) / spectrum, p, q, r)
 
     return inverse

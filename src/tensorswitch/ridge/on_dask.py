@@ -1,4 +1,7 @@
-"""Ridge statistics of a data set that is spread over a Dask cluster: each partition is summed where it lies, then the sums are merged in a tree."""
+"""Ridge statistics of data on a Dask cluster.
+
+Each partition is summed on the worker that holds it, and the sums are merged in a tree.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +29,51 @@ def sum_on_dask(
     sample_weight: Any = None,
     split_every: int = 4,
 ) -> RidgeStatistics:
-    """Sum :class:`RidgeStatistics` over the chunks of Dask arrays, on the current cluster (or in threads of this process if there is none).
+    """Sum ``C = Σ s z zᵀ`` and ``S = Σ s z tᵀ`` over the chunks of Dask arrays.
+
+    The sums are computed on the current Dask cluster, or in threads of this process if there is
+    none.
 
     Parameters
     ----------
-    x : Dask array (rows, n_0), in chunks of rows
-    targets : Dask array (rows, out) with the same chunks
-    gate_weights : for each layer (n_l, n_{l-1}); their type is the type of the sums
-    sample_weight : Dask array (rows,), optional
-    split_every : how many sums are merged at a time
+    x : dask.array.Array of shape (rows, n_0)
+        The inputs, in chunks of rows.
+    targets : dask.array.Array of shape (rows, out)
+        The targets. They are rechunked to match ``x``.
+    gate_weights : sequence of Tensor
+        The fixed gate weights of each layer, of shape (n_l, units below). The sums have their data
+        type.
+    sample_weight : dask.array.Array of shape (rows,), optional
+        Weights s of the rows, 1 by default.
+    split_every : int, default=4
+        Number of sums that are merged at a time.
 
-    A task never changes what it was given, so a partition or a merge that Dask runs again, because its worker died, counts once.
+    Returns
+    -------
+    RidgeStatistics
+        The statistics of all rows.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a Dask array.
+    ValueError
+        If the shapes are inconsistent or the rows contain NaN or infinity.
+
+    Notes
+    -----
+    Tasks do not modify their inputs. If a worker dies and Dask repeats a partition or a merge, its
+    rows are still counted once.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import torch
+    >>> from tensorswitch.ridge.on_dask import sum_on_dask
+    >>> x = da.random.default_rng(0).standard_normal((100, 4), chunks=(25, 4))
+    >>> statistics = sum_on_dask(x, x[:, :1], [torch.eye(4)])
+    >>> statistics.rows
+    100.0
     """
     from dask.delayed import delayed
 
@@ -48,16 +85,14 @@ def sum_on_dask(
     ):
         if array is not None and not hasattr(array, "to_delayed"):
             raise TypeError(
-                f"{name} must be a Dask array, got {type(array).__name__}; make one with dask.array.from_array()"
+                f"{name} must be a Dask array, got {type(array).__name__}; "
+                "convert it with dask.array.from_array()"
             )
         if array is not None and array.ndim != axes:
             raise ValueError(f"{name} must have {axes} axes, got shape {array.shape}")
     rows = x.chunks[0]
-    columns = [(targets, "targets")] + (
-        [] if sample_weight is None else [(sample_weight, "sample_weight")]
-    )
-    for array, name in columns:
-        if len(array) != len(x):
+    for name, array in (("targets", targets), ("sample_weight", sample_weight)):
+        if array is not None and len(array) != len(x):
             raise ValueError(f"x has {len(x)} rows but {name} has {len(array)}")
     if split_every < 2:
         raise ValueError(f"split_every must be at least 2, got {split_every}")

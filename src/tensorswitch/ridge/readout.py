@@ -1,4 +1,4 @@
-"""The readout of a deep TS representation as a linear map, ``Z W``, with its adjoint."""
+"""The readout ``Z W`` of a deep TS representation as a linear map with an adjoint."""
 
 from __future__ import annotations
 
@@ -19,22 +19,35 @@ def apply_readout(
     weight: Tensor,
     switch: Switch | str = "relu",
 ) -> Tensor:
-    """Return ``Wᵀ z`` for each row.
+    """Return ``Wᵀ z`` with ``z = h_L ⊗ … ⊗ h_1 ⊗ x`` for each row.
 
     Parameters
     ----------
     x : Tensor of shape (rows, n_0)
         The inputs.
     gate_weights : sequence of Tensor
-        For each layer (n_l, units below).
+        The gate weights of each layer, of shape (n_l, units below).
     weight : Tensor of shape (n_L, …, n_1, n_0, out)
-        The readout, as in :class:`Solution`.
+        The readout W, as in :class:`Solution`.
     switch : Switch or str, default="relu"
-        What opens the gates.
+        The switch that opens the gates.
 
     Returns
     -------
     Tensor of shape (rows, out)
+        The outputs.
+
+    Examples
+    --------
+    The gates of two units are open for positive and for negative inputs, respectively.
+
+    >>> import torch
+    >>> from tensorswitch.ridge import apply_readout
+    >>> gate_weights = [torch.tensor([[1.0], [-1.0]])]
+    >>> weight = torch.tensor([[[1.0]], [[10.0]]])
+    >>> apply_readout(torch.tensor([[2.0], [-3.0]]), gate_weights, weight)
+    tensor([[  2.],
+            [-30.]])
     """
     with torch.autocast(x.device.type, enabled=False):
         gates = deep_gates(x, gate_weights, as_switch(switch))
@@ -42,22 +55,36 @@ def apply_readout(
 
 
 class ReadoutMap:
-    """``Z`` as a linear map, for weights in the order (n_1, n_0, n_L, …, n_2, out): a switched linear map, then the gates above."""
+    """``Z`` as a linear map: a switched linear map, followed by the gates of the upper layers.
+
+    Weights have the shape (n_1, n_0, n_L · … · n_2, out); see :func:`inner_first`.
+
+    Parameters
+    ----------
+    x : Tensor of shape (rows, n_0)
+        The inputs.
+    gates : list of bool Tensor
+        The gates of each layer, of shape (rows, n_l).
+    sample_weight : Tensor of shape (rows,) or None
+        Weights s of the rows in :meth:`adjoint` and :meth:`normal`.
+    """
 
     def __init__(self, x: Tensor, gates: list[Tensor], sample_weight: Tensor | None) -> None:
         self.x, self.gates, self.sample_weight = x, gates, sample_weight
         self.above = combine_gates(self.gates[1:]) if len(self.gates) > 1 else None
 
     def forward(self, weight: Tensor) -> Tensor:
+        """Return ``Z W``, of shape (rows, out)."""
         return torch.cat(
             [self._forward(part, weight.flatten(2)) for part in self._parts(weight.shape[-1])]
         )
 
     def adjoint(self, errors: Tensor) -> Tensor:
+        """Return ``Zᵀ diag(s) E`` for errors E of shape (rows, out)."""
         return self._sum(errors.shape[1], lambda part: errors[part])
 
     def normal(self, weight: Tensor) -> Tensor:
-        """``Zᵀ diag(s) Z W``, block by block."""
+        """Return ``Zᵀ diag(s) Z W``, computed in blocks of rows."""
         flat = weight.flatten(2)
         return self._sum(weight.shape[-1], lambda part: self._forward(part, flat))
 
@@ -77,10 +104,8 @@ class ReadoutMap:
         y = switched_linear(self.x[part], self.gates[0][part], weight)
         if self.above is None:
             return y
-        above = self.above[part]
-        return torch.bmm(
-            above.to(y.dtype).unsqueeze(1), y.view(len(y), above.shape[1], -1)
-        ).squeeze(1)
+        above = self.above[part].to(y.dtype)
+        return torch.bmm(above.unsqueeze(1), y.view(len(y), above.shape[1], -1)).squeeze(1)
 
     def _parts(self, out: int) -> list[slice]:
         width = out * (1 if self.above is None else self.above.shape[1])
@@ -89,12 +114,12 @@ class ReadoutMap:
 
 
 def inner_first(weight: Tensor) -> Tensor:
-    """(n_L, …, n_2, n_1, n_0, out) to (n_1, n_0, n_L · … · n_2, out)."""
+    """Permute weights from (n_L, …, n_2, n_1, n_0, out) to (n_1, n_0, n_L · … · n_2, out)."""
     *_, n1, n0, out = weight.shape
     return weight.reshape(-1, n1, n0, out).permute(1, 2, 0, 3).contiguous()
 
 
 def outer_first(weight: Tensor, gates: Sequence[int]) -> Tensor:
-    """The reverse of :func:`inner_first`."""
+    """Invert :func:`inner_first`, for layers with the given numbers of gates."""
     n1, n0, _, out = weight.shape
     return weight.permute(2, 0, 1, 3).reshape(*reversed(gates[1:]), n1, n0, out)

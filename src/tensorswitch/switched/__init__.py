@@ -1,20 +1,27 @@
-"""The switched linear map, the one operation that everything else is made of.
+"""The switched linear map, the operation on which everything else is built.
 
     y_b = Σ_j h_bj V_jᵀ x_b          h_bj ∈ {0, 1},  V_j ∈ R^{in × out}
 
 The expanded tensor ``Z = h ⊗ x`` is never built. Two strategies compute the same sum and its two
 adjoints:
 
-- *dense*: ``Z`` a few units at a time, small enough to stay in cache. It has the least overhead and
-  is used for small sizes.
-- *grouped by g*: units are taken g at a time. Among g units there are 2^g − 1 gate patterns that
-  open anything, and all rows that show one pattern need the same matrix, the sum of the pattern's
-  ``V_j``. Rows are sorted by pattern, every pattern costs one matrix product, and a row costs one
-  product row per *group* instead of one per open unit. ``g = 1`` is the plain gather: each unit
-  meets only the rows that open it. Larger g ("four Russians") pays once there are enough rows for
-  each pattern.
+- *dense*: builds ``Z`` for a few units at a time, small enough to stay in cache. It has the least
+  overhead and is used for small sizes.
+- *grouped by g*: processes units g at a time. A group has 2^g − 1 gate patterns with an open gate,
+  and all rows with the same pattern are multiplied by the same matrix, the sum of the ``V_j`` of
+  the open units. Rows are sorted by pattern and each pattern takes one matrix product, so that a
+  row is multiplied once per *group* instead of once per open unit. With ``g = 1`` each unit is
+  multiplied by the rows that open it. Larger groups (the "method of four Russians") pay off once
+  there are enough rows per pattern.
 
-:func:`choose_group` picks a strategy from the sizes and from how many gates are open.
+:func:`choose_group` selects a strategy from the sizes and the fraction of open gates.
+
+References
+----------
+Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 2 and 4.3.
+
+Arlazarov, Dinic, Kronrod and Faradzev, On economical construction of the transitive closure of a
+directed graph, Soviet Mathematics Doklady 11, 1970 (the method of four Russians).
 """
 
 from tensorswitch.switched._cost import MAX_GROUP, choose_group

@@ -1,9 +1,9 @@
-"""The switched linear map and the outer sum for autograd, rows taken in blocks.
+"""Autograd functions of the switched linear map and the outer sum, computed in blocks of rows.
 
     map      F(x, V)_b = Σ_j h_bj V_jᵀ x_b
     outer    O(x, δ)_j = Σ_b h_bj x_b δ_bᵀ
 
-Both are bilinear, and their gradients are made of the same two maps:
+Both are bilinear, and their gradients are the same two maps:
 
     ∂F:  x ← F(δ, Vᵀ),   V ← O(x, δ)            ∂O:  x ← F(δ, Gᵀ),   δ ← F(x, G)
 """
@@ -21,11 +21,11 @@ from tensorswitch.switched._dense import dense_backward, dense_forward
 from tensorswitch.switched._grouped import grouped_backward, grouped_forward
 from tensorswitch.switched._plans import Plan, make_plan
 
-ROW_BLOCK = 8192  # rows taken at a time, so that gathered copies stay in cache and off fresh pages
+ROW_BLOCK = 8192  # rows per block, so that gathered copies stay in cache and buffers are reused
 
 
 class SwitchedMap(torch.autograd.Function):
-    """``F(x, V)``. Gates are boolean, or ones and zeros of the type of ``x``."""
+    """``F(x, V)`` for gates that are boolean, or ones and zeros of the dtype of ``x``."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, gates: Tensor, weight: Tensor, group: int) -> Tensor:
@@ -49,13 +49,13 @@ class SwitchedMap(torch.autograd.Function):
         x, gates, weight = ctx.saved_tensors
         group = ctx.group
         need_x, _, need_weight, _ = ctx.needs_input_grad
-        if torch.is_grad_enabled():  # create_graph=True: by maps that can be differentiated again
+        if torch.is_grad_enabled():  # create_graph=True: the gradients must be differentiable
             back = (delta, gates, weight.transpose(1, 2), group)
             grad_x = SwitchedMap.apply(*back) if need_x else None
             grad_weight = OuterSum.apply(x, gates, delta, group) if need_weight else None
             return grad_x, None, grad_weight, None
-        # Read once: another thread may be in the same graph. Plans are dropped after the first
-        # backward pass, to save memory; one that was interrupted leaves them in place.
+        # Read the plans once, since another thread may run through the same graph. They are
+        # dropped after the first backward pass to save memory, but kept if it is interrupted.
         plans = ctx.plans
         grad_x, grad_weight = _gradients(x, gates, weight, delta, group, need_x, need_weight, plans)
         ctx.plans = None
@@ -63,7 +63,7 @@ class SwitchedMap(torch.autograd.Function):
 
 
 class OuterSum(torch.autograd.Function):
-    """``O(x, δ)``. Gates are boolean, or ones and zeros of the type of ``x``."""
+    """``O(x, δ)`` for gates that are boolean, or ones and zeros of the dtype of ``x``."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, gates: Tensor, delta: Tensor, group: int) -> Tensor:
@@ -71,7 +71,7 @@ class OuterSum(torch.autograd.Function):
         ctx.group = group
         ctx.save_for_backward(x, gates, delta)
         shape = (gates.shape[1], x.shape[1], delta.shape[1])
-        weight = x.new_empty(1).expand(shape)  # only its shape and type matter
+        weight = x.new_empty(1).expand(shape)  # only its shape and dtype are used
         result = _gradients(x, gates, weight, delta, group, False, True, None)[1]
         assert result is not None
         return result
@@ -96,9 +96,9 @@ def _gradients(
     need_weight: bool,
     plans: list[Plan] | None,
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Both gradients of the map in one sweep, which shares the gathered rows."""
+    """Return both gradients of the map, computed together to share the gathered rows."""
     parts, total = [], None
-    shape, sums = weight.shape, accumulator(x)  # sums over rows are kept in float32 at least
+    shape, sums = weight.shape, accumulator(x)  # sums over rows need float32 at least
     blocks = cut(ROW_BLOCK, x.contiguous(), gates, delta.contiguous())
     for number, (part_x, part_gates, part_delta) in enumerate(blocks):
         part = empty(shape, sums, x.device) if need_weight else None

@@ -1,4 +1,4 @@
-"""Tensors taken some rows or units at a time, and the type in which sums over them are kept."""
+"""Splitting tensors into blocks, and accumulating sums over them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def cut(step: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Yield the tensors ``step`` rows at a time; once, whole, if that is all of them or none."""
+    """Yield slices of ``step`` rows of the tensors; at least one, even if there are no rows."""
     rows = len(tensors[0])
     if rows <= step:
         yield tensors
@@ -19,17 +19,17 @@ def cut(step: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 
 def joined(parts: list[Tensor]) -> Tensor:
-    """Concatenate, without a copy where there is a single part."""
+    """Concatenate the parts, without a copy if there is only one."""
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def accumulator(x: Tensor) -> torch.dtype:
-    """Return the type in which sums are kept: that of ``x``, but float32 at least."""
+    """Return the dtype for sums: that of ``x``, or float32 if it is narrower."""
     return torch.promote_types(x.dtype, torch.float32)
 
 
 def product_into(out: Tensor, a: Tensor, b: Tensor) -> None:
-    """Write the matrix product, or the batch of them, to ``out``, which may be of a wider type."""
+    """Write a matrix product, or a batch of them, to ``out``, which may have a wider dtype."""
     multiply = torch.bmm if a.dim() == 3 else torch.mm
     if out.dtype == a.dtype:
         multiply(a, b, out=out)

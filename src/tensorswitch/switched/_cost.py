@@ -1,4 +1,4 @@
-"""The cost rule: which strategy should be fastest for given sizes."""
+"""The cost rule, which predicts the fastest strategy for given sizes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tensorswitch.switched._plans import PAD_WORK
 MAX_GROUP = 6
 TINY = 5_000_000  # multiply-adds below which counting the open gates costs more than it saves
 
-# Prices in multiply-adds of a batched product, fitted to timings on two cores.
-SUM = 32  # an entry of the sum of a pattern's matrices
-MOVE = 2  # moving an entry of a row
-ROUTE = 330  # sorting one route
-PLAN = 7e6  # making a plan
+# Costs in multiply-adds of a batched product, fitted to timings on two cores.
+SUM = 32  # per entry of the sum of a pattern's matrices
+MOVE = 2  # per entry of a row that is moved
+ROUTE = 330  # per route that is sorted
+PLAN = 7e6  # per plan
 
 
 def choose_group(
@@ -24,28 +24,39 @@ def choose_group(
     open_fraction: float,
     backward: bool = True,
 ) -> int:
-    """Return the group size with the least estimated cost, 0 for the dense strategy.
+    """Return the group size with the lowest estimated cost, 0 for the dense strategy.
 
-    In a group of g units ``1 − (1 − p)^g`` of the rows open something. They are spread over
-    ``2^g − 1`` patterns, which are padded to the length of the most common one or multiplied one
-    by one. The cost of these products, of the pattern sums, of moving rows and of sorting routes
-    is compared with the cost of the dense product, which runs at a higher speed in the forward
-    pass and wherever the output is narrow. ``benchmarks/strategies.py`` measures what the choice
-    costs beyond the best one.
+    If a fraction p of the gates is open, a group of g units has an open gate in
+    ``1 − (1 − p)^g`` of the rows. These are spread over ``2^g − 1`` patterns, which are padded to
+    the length of the most common one or multiplied one by one. The cost of these products, of the
+    pattern sums, of moving rows and of sorting routes is compared to the cost of the dense product,
+    which is faster in the forward pass and if the output is narrow. ``benchmarks/strategies.py``
+    compares the choice to the fastest strategy.
 
     Parameters
     ----------
-    rows, in_features, gates, out_features : int
-        Sizes of the problem.
+    rows : int
+        Number of input rows.
+    in_features : int
+        Number of input features.
+    gates : int
+        Number of gates.
+    out_features : int
+        Number of output features.
     open_fraction : float
         Fraction of the gates that are open.
     backward : bool, default=True
-        Whether both gradients will be needed, too.
+        Whether both gradients will be computed as well.
 
     Returns
     -------
     int
-        0 (dense), or a group size from 1 to ``MAX_GROUP``.
+        0 for dense, or a group size from 1 to ``MAX_GROUP``.
+
+    Examples
+    --------
+    >>> choose_group(rows=16, in_features=8, gates=8, out_features=8, open_fraction=0.5)
+    0
     """
     if rows * gates * in_features * out_features <= TINY:
         return 0
@@ -55,7 +66,7 @@ def choose_group(
         dense, narrow = (1.4 if backward else 0.6), 32
     area, width = in_features * out_features, in_features + out_features
     cost = [gates * rows * (dense * area + MOVE / 2 * width) + PLAN / 3]
-    area = in_features * max(out_features, narrow)  # narrower products take just as long
+    area = in_features * max(out_features, narrow)  # narrower products take equally long
     for g in range(1, MAX_GROUP + 1):
         groups, patterns, sort = math.ceil(gates / g), 2**g - 1, 1 if g == 1 else 2
         p = open_fraction

@@ -1,7 +1,7 @@
-"""The dense strategy: a few units at a time, expanded on the narrower side.
+"""The dense strategy: expands a few units at a time, on the narrower side.
 
-Where the output is narrower than the input, ``x V_j`` is computed for all units and then gated,
-rather than the gated input multiplied. Gates are ones and zeros of the type of ``x``.
+If the output is narrower than the input, ``x V_j`` is computed for all units and then gated,
+instead of multiplying the gated input. Gates are ones and zeros of the dtype of ``x``.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from torch import Tensor
 
 from tensorswitch.switched._blocks import accumulator, cut, joined, product_into
 
-CACHE_BYTES = 1 << 20  # the slice of Z that is kept in cache
-NARROW_ROWS = 512  # rows taken at a time where the output side is expanded
+CACHE_BYTES = 1 << 20  # size of the slice of Z that should stay in cache
+NARROW_ROWS = 512  # rows per block if the output side is expanded
 
 
 def dense_forward(x: Tensor, gates: Tensor, weight: Tensor) -> Tensor:
-    """Return ``Σ_j h_bj V_jᵀ x_b``, in the accumulator type if it was summed in parts."""
+    """Return ``Σ_j h_bj V_jᵀ x_b``, in the accumulator dtype if it was summed in parts."""
     narrow = weight.shape[2] < weight.shape[1]
     if not narrow and x.numel() * len(weight) * x.element_size() <= CACHE_BYTES:
-        # The shortest way: at this size the number of calls decides.
+        # At this size the number of calls determines the time.
         return (gates.unsqueeze(2) * x.unsqueeze(1)).flatten(1) @ weight.flatten(0, 1)
     parts = []
     for part_x, h in cut(NARROW_ROWS if narrow else len(x), x, gates):
@@ -28,7 +28,7 @@ def dense_forward(x: Tensor, gates: Tensor, weight: Tensor) -> Tensor:
         for ht, w in cut(step, h.t(), weight):
             if narrow:
                 products = (part_x @ _side_by_side(w)).view(len(part_x), len(w), w.shape[2])
-                # A copy: the result of squeeze is a view, which could not be changed in place.
+                # Copy, since squeeze returns a view, which could not be modified in place.
                 part = torch.bmm(ht.t().unsqueeze(1), products).squeeze(1).clone()
             else:
                 part = (ht.t().unsqueeze(2) * part_x.unsqueeze(1)).flatten(1) @ w.flatten(0, 1)
@@ -46,7 +46,7 @@ def dense_backward(
     need_x: bool,
     grad_weight: Tensor | None,
 ) -> Tensor:
-    """Return the gradient of ``x`` if needed, and write that of the weight if there is room."""
+    """Return the gradient of ``x`` if needed, and write that of the weight if it is given."""
     if weight.shape[2] < weight.shape[1]:
         return _narrow_backward(x, gates, weight, delta, need_x, grad_weight)
     step = _units_in_cache(len(x) * (weight.shape[1] + weight.shape[2]), x)
@@ -70,7 +70,7 @@ def _narrow_backward(
     need_x: bool,
     grad_weight: Tensor | None,
 ) -> Tensor:
-    """Expand the errors, ``h ⊗ ∂y``, so that both gradients are one product of many columns."""
+    """Do the same by expanding the errors, ``h ⊗ ∂y``, for products with many columns."""
     n_in, n_out = weight.shape[1:]
     sums = accumulator(x)
     grad_x = torch.zeros(x.shape if need_x else (0,), dtype=sums, device=x.device)
@@ -98,10 +98,10 @@ def _narrow_backward(
 
 
 def _side_by_side(weight: Tensor) -> Tensor:
-    """(units, in, out) as (in, units · out)."""
+    """Reshape (units, in, out) to (in, units · out)."""
     return weight.transpose(0, 1).flatten(1)
 
 
 def _units_in_cache(numbers: int, x: Tensor) -> int:
-    """How many units fit in cache if each takes so many numbers."""
+    """Return how many units fit in cache if each takes this many numbers."""
     return max(1, CACHE_BYTES // max(1, numbers * x.element_size()))

@@ -1,4 +1,4 @@
-"""The grouped strategy: rows sorted by gate pattern, one matrix product for each pattern."""
+"""The grouped strategy: sorts rows by gate pattern, with one matrix product per pattern."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tensorswitch.switched._plans import Chunk, Plan, pattern_sums, unit_sums
 
 
 def grouped_forward(x: Tensor, plan: Plan, group: int, weight: Tensor) -> Tensor:
-    """Return ``Σ_j h_bj V_jᵀ x_b`` in the accumulator type."""
+    """Return ``Σ_j h_bj V_jᵀ x_b`` in the accumulator dtype."""
     y = torch.zeros(len(x), weight.shape[2], dtype=accumulator(x), device=x.device)
     x = _with_zero_row(x)
     for chunk in plan:
@@ -30,7 +30,7 @@ def grouped_backward(
     need_x: bool,
     grad_weight: Tensor | None,
 ) -> Tensor:
-    """Return the gradient of ``x`` if needed, and write that of the weight if there is room."""
+    """Return the gradient of ``x`` if needed, and write that of the weight if it is given."""
     grad_x = torch.zeros(x.shape, dtype=accumulator(x), device=x.device)
     x, delta = _with_zero_row(x), _with_zero_row(delta)
     done = 0
@@ -40,7 +40,7 @@ def grouped_backward(
             matrices = _pattern_weights(weight[chunk.units], group)
             _scatter_add(grad_x, _products(errors, matrices.transpose(1, 2), chunk), chunk)
         if grad_weight is not None:
-            grad_weight[done : chunk.units.start] = 0  # units that no row opens
+            grad_weight[done : chunk.units.start] = 0  # units that are closed in all rows
             done = chunk.units.stop
             inputs = _gather("inputs", x, chunk)
             _pattern_gradients(inputs, errors, group, chunk, grad_weight[chunk.units])
@@ -50,7 +50,7 @@ def grouped_backward(
 
 
 def _with_zero_row(x: Tensor) -> Tensor:
-    """The padding slots of a chunk point past the last row."""
+    """Append a row of zeros, to which the padding slots of a chunk point."""
     return F.pad(x, (0, 0, 0, 1))
 
 
@@ -60,13 +60,13 @@ def _gather(name: str, padded: Tensor, chunk: Chunk) -> Tensor:
 
 
 def _scatter_add(y: Tensor, slots: Tensor, chunk: Chunk) -> None:
-    """Add to every row the sum of its slots; on the CPU far faster than ``index_add_``."""
+    """Add the sum of its slots to every row, on the CPU far faster than ``index_add_``."""
     bags = (chunk.bag, slots, chunk.offsets)
     y += F.embedding_bag(*bags, mode="sum", include_last_offset=True)
 
 
 def _pattern_weights(weight: Tensor, group: int) -> Tensor:
-    """The sum of the open units' weights for each pattern of each group: (segments, in, out)."""
+    """Return the sum of the weights of each pattern's open units, (segments, in, out)."""
     if group == 1:
         return weight
     units, n_in, n_out = weight.shape
@@ -80,7 +80,7 @@ def _pattern_weights(weight: Tensor, group: int) -> Tensor:
 def _pattern_gradients(
     inputs: Tensor, errors: Tensor, group: int, chunk: Chunk, grad_weight: Tensor
 ) -> None:
-    """``Σ x ∂yᵀ`` over each segment, then for each unit the sum over its patterns."""
+    """Compute ``Σ x ∂yᵀ`` over each segment, then sum over the patterns of each unit."""
     if group == 1:
         _outer_products(inputs, errors, chunk, grad_weight)
         return
@@ -92,7 +92,7 @@ def _pattern_gradients(
 
 
 def _products(a: Tensor, b: Tensor, chunk: Chunk) -> Tensor:
-    """The slots of each segment in ``a`` times the segment's matrix in ``b``."""
+    """Multiply the slots of each segment in ``a`` by the segment's matrix in ``b``."""
     out = workspace.empty("products", (len(a), b.shape[2]), a)
     if chunk.even:
         shape = (len(b), chunk.lengths[0], -1)
@@ -105,7 +105,7 @@ def _products(a: Tensor, b: Tensor, chunk: Chunk) -> Tensor:
 
 
 def _outer_products(a: Tensor, b: Tensor, chunk: Chunk, out: Tensor) -> None:
-    """``aᵀ b`` over the slots of each segment."""
+    """Write ``aᵀ b`` over the slots of each segment to ``out``."""
     if chunk.even:
         shape = (len(out), chunk.lengths[0], -1)
         product_into(out, a.view(shape).transpose(1, 2), b.view(shape))

@@ -1,4 +1,4 @@
-"""The public functions: arguments are checked, a strategy is chosen."""
+"""The public functions, which check their arguments and choose a strategy."""
 
 from __future__ import annotations
 
@@ -23,30 +23,42 @@ def switched_linear(
 ) -> Tensor:
     """Compute ``y_b = Σ_j gates_bj · (x_b @ weight_j) + bias`` without the expanded tensor.
 
-    Differentiable any number of times in ``x``, ``weight`` and ``bias``. Gates have no gradient;
-    :mod:`tensorswitch.inverted` gives them a pseudo-gradient. Under autocast the products run in
-    the autocast type and are accumulated in float32.
+    The result is differentiable any number of times with respect to ``x``, ``weight`` and
+    ``bias``. Gates have no gradient; :mod:`tensorswitch.inverted` gives them a pseudo-gradient.
+    Under autocast, products are computed in the autocast dtype and accumulated in float32.
 
     Parameters
     ----------
     x : Tensor of shape (rows, in_features)
-        The input rows. A row that contains NaN or infinity has no defined result, not even where
-        its gates are closed.
-    gates : bool Tensor of shape (rows, gates), or Routes
-        Which units are open for each row; :class:`~tensorswitch.Routes` where a copy of one row
-        goes to another.
+        Input rows. The result for a row that contains NaN or infinity is undefined, even if its
+        gates are closed.
+    gates : bool Tensor of shape (rows, gates) or Routes
+        Which units are open for each row. :class:`~tensorswitch.Routes` also copy one row to
+        another.
     weight : Tensor of shape (gates, in_features, out_features)
-        The analysis weights.
+        Analysis weights.
     bias : Tensor of shape (out_features,), optional
-        Added to every output row.
+        Bias, added to every output row.
     group : int, optional
-        How many units are taken together: 0 is dense, 1 gathers the open rows of each unit, 2 to 6
-        share work between the rows of one gate pattern. By default chosen from the sizes and from
-        how many gates are open.
+        Number of units that are processed together: 0 is dense, 1 gathers the open rows of each
+        unit, and 2 to 6 share work between rows with the same gate pattern. By default chosen
+        from the sizes and the fraction of open gates.
 
     Returns
     -------
     Tensor of shape (rows, out_features)
+        Output rows.
+
+    Raises
+    ------
+    TypeError
+        If ``gates`` is not boolean, or the data types do not agree.
+    ValueError
+        If the shapes or devices do not agree.
+
+    References
+    ----------
+    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 4.3.
 
     Examples
     --------
@@ -63,7 +75,7 @@ def switched_linear(
         bias = None if bias is None else bias.to(dtype)
     if routes.source is not None:
         x = x.index_select(0, routes.source)
-    if 0 in weight.shape:  # an empty sum, zero, with gradients of zero
+    if 0 in weight.shape:  # an empty sum: zeros, with gradients of zero
         y = x @ weight.sum(0)
     else:
         if group is None:
@@ -81,17 +93,25 @@ def switched_outer(x: Tensor, gates: Tensor, errors: Tensor, *, group: int | Non
     Parameters
     ----------
     x : Tensor of shape (rows, in_features)
-        The input rows.
+        Input rows.
     gates : bool Tensor of shape (rows, gates)
         Which units are open for each row.
     errors : Tensor of shape (rows, out_features)
-        What meets the rows in the outer products.
+        Errors, such as the gradient of the output rows.
     group : int, optional
         As in :func:`switched_linear`.
 
     Returns
     -------
     Tensor of shape (gates, in_features, out_features)
+        For each unit, the sum of the outer products over the rows that open it.
+
+    Examples
+    --------
+    >>> x, gates = torch.tensor([[1.0, 2.0]]), torch.tensor([[True, False]])
+    >>> switched_outer(x, gates, torch.tensor([[3.0]]))[:, :, 0]
+    tensor([[3., 6.],
+            [0., 0.]])
     """
     routes = Routes(gates)
     check_floating("x", x)

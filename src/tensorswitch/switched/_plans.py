@@ -1,7 +1,8 @@
-"""Rows sorted by gate pattern: the book-keeping of the grouped strategy of :mod:`tensorswitch.switched`.
+"""Plans of the grouped strategy: which rows have which gate pattern.
 
-Units are taken ``group`` at a time; a group shows one of ``2^group − 1`` patterns that open something. A *segment* is one pattern of one group,
-and the rows that show it stand side by side in *slots*, so that a segment is one matrix product. Slots are cut into chunks that fit in cache.
+Units are processed in groups of ``group``, each of which has ``2^group − 1`` patterns with an open
+gate. A *segment* is one pattern of one group. The rows with this pattern occupy adjacent *slots*,
+so that a segment is one matrix product. Slots are split into chunks that fit in cache.
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ from torch import Tensor
 from torch.nn import functional as F
 
 CHUNK_BYTES = 1 << 22
-# Segments padded to one length make one batched product. That is faster than a product for each as long as the padding adds no more than
-PAD_SHARE = 0.25  # of all rows,
-PAD_WORK = (
-    1.3e6  # and this many multiply-adds for each segment, the overhead of a product of its own.
-)
+# Segments padded to the same length take one batched product. That is faster than one product per
+# segment unless the padding adds more than this share of the rows plus this many multiply-adds per
+# segment, the overhead of a separate product.
+PAD_SHARE = 0.25
+PAD_WORK = 1.3e6
 
 
 @dataclass(frozen=True)
 class Chunk:
     """A run of unit groups whose gathered rows fit in cache.
 
-    ``index`` names the row in each slot (one past the last row is padding) and ``lengths`` counts the slots of each segment. ``bag`` lists the
-    used slots row by row, ``offsets`` says where each row's begin.
+    ``index`` is the row in each slot, with the number of rows for padding, and ``lengths`` is the
+    number of slots of each segment, the same for all if ``even``. ``bag`` lists the used slots row
+    by row, and ``offsets`` is where those of each row begin.
     """
 
     units: slice
@@ -41,7 +43,7 @@ Plan = list[Chunk]
 
 
 def make_plan(gates: Tensor, group: int, n_in: int, n_out: int) -> Plan:
-    """The chunks for boolean ``gates`` (rows, units) and matrices of ``n_in`` × ``n_out``."""
+    """Return the chunks for gates (rows, units) and matrices of ``n_in`` × ``n_out``."""
     rows, units = gates.shape
     if not rows or not units:
         return []
@@ -56,20 +58,17 @@ def make_plan(gates: Tensor, group: int, n_in: int, n_out: int) -> Plan:
         ]
     else:
         codes = pattern_codes(gates, group)
+        slices = [slice(s * group, min((s + step) * group, units)) for s in starts]
         chunks = [
-            _pattern_chunk(
-                codes[:, s : s + step],
-                group,
-                slice(s * group, min((s + step) * group, units)),
-                n_in * n_out,
-            )
-            for s in starts
+            _pattern_chunk(codes[:, s : s + step], group, covered, n_in * n_out)
+            for s, covered in zip(starts, slices, strict=True)
         ]
     return [chunk for chunk in chunks if len(chunk.bag)]
 
 
 def _gather_chunk(gates: Tensor, units: slice, area: int) -> Chunk:
-    """A segment is a unit. A row's place in it is a running count, so no sort is needed."""
+    """Return a chunk whose segments are units."""
+    # The rank of a row in its segment is a running count, so that no sort is needed.
     row, segment = gates.nonzero().unbind(1)
     running = gates.cumsum(0)
     rank = running.view(-1).index_select(0, row * gates.shape[1] + segment) - 1
@@ -77,7 +76,7 @@ def _gather_chunk(gates: Tensor, units: slice, area: int) -> Chunk:
 
 
 def _pattern_chunk(codes: Tensor, group: int, units: slice, area: int) -> Chunk:
-    """A segment is a pattern of a group."""
+    """Return a chunk whose segments are the patterns of groups."""
     patterns = 2**group - 1
     used = codes != 0
     row, segment = used.nonzero().unbind(1)
@@ -86,9 +85,8 @@ def _pattern_chunk(codes: Tensor, group: int, units: slice, area: int) -> Chunk:
     order = torch.sort(segment.to(torch.int32), stable=True).indices
     place = torch.empty_like(order)
     place[order] = torch.arange(len(order), device=order.device)
-    return _chunk(
-        units, row, segment, place - (counts.cumsum(0) - counts)[segment], counts, len(codes), area
-    )
+    rank = place - (counts.cumsum(0) - counts)[segment]
+    return _chunk(units, row, segment, rank, counts, len(codes), area)
 
 
 def _chunk(
@@ -96,9 +94,8 @@ def _chunk(
 ) -> Chunk:
     lengths = counts.tolist()
     longest, total = max(lengths), len(row)
-    even = (longest * len(lengths) - total) * area <= PAD_SHARE * total * area + PAD_WORK * len(
-        lengths
-    )
+    padding = longest * len(lengths) - total
+    even = padding * area <= PAD_SHARE * total * area + PAD_WORK * len(lengths)
     if even:
         bag = segment * longest + rank
         index = torch.full((longest * len(lengths),), rows, device=row.device)
@@ -113,7 +110,7 @@ def _chunk(
 
 
 def pattern_codes(gates: Tensor, group: int) -> Tensor:
-    """The pattern of each group of units as an integer, bit i for the group's i-th unit: (rows, groups), 0 where all are closed."""
+    """Return the pattern of each group as an integer, with bit i for unit i: (rows, groups)."""
     bits = F.pad(gates.to(torch.uint8), (0, -gates.shape[1] % group)).view(len(gates), -1, group)
     code = bits[..., 0].clone()
     for i in range(1, group):
@@ -122,10 +119,9 @@ def pattern_codes(gates: Tensor, group: int) -> Tensor:
 
 
 def pattern_sums(values: Tensor, out: Tensor) -> Tensor:
-    """For (groups, g, n) the sum over the units of each pattern, in ``out`` (groups, 2^g − 1, n). Pattern c stands at c − 1.
-
-    By doubling: the patterns whose highest unit is i are that unit alone, and that unit added to every pattern before.
-    """
+    """Sum (groups, g, n) over the units of each pattern c into ``out[:, c − 1]``."""
+    # By doubling: the patterns whose highest unit is i are this unit alone, and this unit added to
+    # every pattern of lower units.
     for i in range(values.shape[1]):
         first = 2**i
         out[:, first - 1] = values[:, i]
@@ -134,7 +130,7 @@ def pattern_sums(values: Tensor, out: Tensor) -> Tensor:
 
 
 def unit_sums(patterns: Tensor, group: int) -> Tensor:
-    """For (groups, 2^g − 1, n) the sum over the patterns of each unit: (groups, g, n). The adjoint of :func:`pattern_sums`; overwrites its input."""
+    """Sum (groups, 2^g − 1, n) over the patterns of each unit; overwrites its input."""
     result = patterns.new_empty(len(patterns), group, patterns.shape[2])
     for i in reversed(range(group)):
         first = 2**i

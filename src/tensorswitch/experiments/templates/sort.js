@@ -1,4 +1,4 @@
-// Sorts the rows of a table by the column whose head is clicked, numbers as numbers.
+// Sort the rows of a table by the column whose header is clicked; numbers sort numerically.
 for (const head of document.querySelectorAll("th.sorts")) head.addEventListener("click", () => {
   const body = head.closest("table").tBodies[0], at = head.cellIndex, up = head.dataset.up !== "1";
   head.dataset.up = up ? "1" : "0";

@@ -1,0 +1,115 @@
+"""Probabilities from outputs: softmax of an affine map that stays close to a temperature."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import log_softmax, softmax
+
+from tensorswitch.ridge import effective_rows
+
+CLOSENESS = 10.0  # of the map to a multiple of the identity, in units of rows
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """``p = softmax(T F W + b)``.
+
+    The temperature T is fitted first; W and b then minimise the log-loss plus
+    ``CLOSENESS (‖W − I‖² + ‖b‖²) / 2``, so that a rare class is not fitted to noise.
+
+    Parameters
+    ----------
+    temperature : float
+        T.
+    matrix : ndarray of shape (classes, classes)
+        W.
+    offset : ndarray of shape (classes,)
+        b.
+    """
+
+    temperature: float
+    matrix: np.ndarray
+    offset: np.ndarray
+
+    @classmethod
+    def fit(cls, outputs: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> Calibration:
+        """Fit the map to outputs for rows that were left out.
+
+        Parameters
+        ----------
+        outputs : ndarray of shape (rows, classes), or (rows, 1) for two classes
+            Leave-one-out outputs.
+        labels : ndarray of shape (rows,)
+            The class of each row, from 0.
+        weight : ndarray of shape (rows,)
+            Sample weights.
+
+        Returns
+        -------
+        Calibration
+        """
+        f = _both(outputs)
+        rows, classes = f.shape
+        # Whole weights are repetitions, and a common factor does not matter.
+        weight = weight * (effective_rows(weight.sum(), np.square(weight).sum()) / weight.sum())
+        hot = np.eye(classes)[labels]
+
+        def loss_at(log_temperature: float) -> float:
+            logs = log_softmax(np.exp(log_temperature) * f, axis=1)
+            return -float(np.average((logs * hot).sum(1), weights=weight))
+
+        found = minimize_scalar(loss_at, bounds=(-3.0, 5.5), method="bounded")
+        temperature = float(np.exp(found.x))
+        f = temperature * f
+
+        def loss(v: np.ndarray) -> tuple[float, np.ndarray]:
+            matrix, offset = v[:-classes].reshape(classes, classes), v[-classes:]
+            logits = f + f @ matrix + offset
+            logs = log_softmax(logits, axis=1)
+            error = (np.exp(logs) - hot) * weight[:, None]
+            gradient = np.concatenate([(f.T @ error).ravel(), error.sum(0)]) + CLOSENESS * v
+            value = -(weight * (logs * hot).sum(1)).sum() + CLOSENESS * (v @ v) / 2
+            return value / rows, gradient / rows
+
+        start = np.zeros(classes * classes + classes)
+        v = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x
+        matrix = np.eye(classes) + v[:-classes].reshape(classes, classes)
+        return cls(temperature, matrix, v[-classes:])
+
+    def logits(self, outputs: np.ndarray) -> np.ndarray:
+        """Return ``T F W + b``.
+
+        Parameters
+        ----------
+        outputs : ndarray of shape (rows, classes), or (rows, 1) for two classes
+            F.
+
+        Returns
+        -------
+        ndarray of shape (rows, classes)
+        """
+        result: np.ndarray = self.temperature * _both(outputs) @ self.matrix + self.offset
+        return result
+
+    def probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        """Return the probabilities.
+
+        Parameters
+        ----------
+        outputs : ndarray of shape (rows, classes), or (rows, 1) for two classes
+            F.
+
+        Returns
+        -------
+        ndarray of shape (rows, classes)
+        """
+        result: np.ndarray = softmax(self.logits(outputs), axis=1)
+        return result
+
+
+def _both(outputs: np.ndarray) -> np.ndarray:
+    """Return a column for each class, where two classes have one."""
+    return np.hstack([-outputs, outputs]) if outputs.shape[1] == 1 else outputs

@@ -1,0 +1,189 @@
+"""Kernel ridge regression on many rows: conjugate gradients without the kernel matrix.
+
+The system ``(A + λI) β = P (s ∘ y)``, with the centred kernel A of
+:mod:`tensorswitch.kernel_ridge._loo`, is solved with the preconditioner of m sampled rows,
+
+    Â = A_nm A_mm⁻¹ A_mn = B Bᵀ,        (Â + λI)⁻¹ r = (r − B (Bᵀ B + λI)⁻¹ Bᵀ r) / λ
+
+An iteration costs one sweep over the tiles of the kernel, which are made, used and dropped. Tiles
+have the type of the rows, float32 for speed; vectors and preconditioner are float64, since
+``r − B …`` cancels all but a part ``λ / ‖A‖`` of r.
+
+References
+----------
+Rudi, Carratino and Rosasco, FALKON: An Optimal Large Scale Kernel Method, NeurIPS 2017.
+Frangella, Tropp and Udell, Randomized Nyström Preconditioning, SIAM J. Matrix Anal. Appl. 2023.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tensorswitch.kernels import equivalent_kernels, kernel_product
+from tensorswitch.ridge import SingularError
+
+log = logging.getLogger("tensorswitch.kernel_ridge")
+
+MOST_SAMPLED = 5_000
+BLOCK = 2048  # rows of B made at a time
+JITTERS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of the scale, one after another
+
+
+class CentredTiles:
+    """``A v`` by tiles, and the columns of A that belong to sampled rows."""
+
+    def __init__(self, z: Tensor, kind: str, depth: int, weight: Tensor | None) -> None:
+        self.z, self.kind, self.depth = z, kind, depth
+        ones = torch.ones(len(z), dtype=torch.float64, device=z.device)
+        self.roots = ones if weight is None else weight.double().sqrt()
+        self.u = self.roots / self.roots.norm()
+        self.sums = self._scaled(self.u[:, None])[:, 0]  # S K S u
+        self.total = float(self.u @ self.sums)
+        diagonal = self.roots.square() * self._kernel_diagonal()
+        centred = diagonal - 2 * self.u * self.sums + self.total * self.u.square()
+        self.scale = float(centred.double().mean())
+
+    def _kernel_diagonal(self) -> Tensor:
+        factor = self.depth + 1 if self.kind == "ntk" else 1
+        return factor * self.z.double().square().sum(1)
+
+    def _scaled(self, v: Tensor) -> Tensor:
+        """``S K S v``."""
+        scaled = (v * self.roots[:, None]).to(self.z)
+        product = kernel_product(self.z, scaled, self.kind, self.depth)
+        return product.double() * self.roots[:, None]
+
+    def project(self, v: Tensor) -> Tensor:
+        """``P v``."""
+        result: Tensor = v - self.u[:, None] * (self.u @ v)
+        return result
+
+    def __matmul__(self, v: Tensor) -> Tensor:
+        """Return ``A v`` for v orthogonal to u."""
+        return self.project(self._scaled(v))
+
+    def sampled_factor(self, rows: Tensor) -> Tensor:
+        """``B`` with ``B Bᵀ = A_nm A_mm⁻¹ A_mn``, of shape (rows, sampled rows)."""
+        z, roots, u, sums = self.z[rows], self.roots[rows], self.u[rows], self.sums[rows]
+        key = (self.kind, self.depth)
+        options: dict[str, Any] = {"kinds": [self.kind], "depths": [self.depth]}
+
+        def centred(block: Tensor, part: slice | Tensor) -> Tensor:
+            left, right = self.u[part], self.sums[part]
+            block = block * self.roots[part, None] * roots
+            block -= torch.outer(left, sums) + torch.outer(right - self.total * left, u)
+            return block
+
+        corner = centred(equivalent_kernels(z.double(), **options)[key], rows)
+        factor = _factor((corner + corner.t()) / 2, self.scale)
+        result = factor.new_empty(len(self.z), len(rows))
+        for start in range(0, len(self.z), BLOCK):
+            part = slice(start, start + BLOCK)
+            block = centred(equivalent_kernels(self.z[part], z, **options)[key].double(), part)
+            upper = torch.linalg.solve_triangular(factor.mT, block, upper=True, left=False)
+            result[part] = upper
+        return result
+
+
+def _factor(matrix: Tensor, scale: float) -> Tensor:
+    """Cholesky factor with as little added to the diagonal as it takes."""
+    for jitter in JITTERS:
+        matrix.diagonal().add_(jitter * scale)
+        factor: Tensor
+        factor, info = torch.linalg.cholesky_ex(matrix)
+        if not int(info):
+            return factor
+    raise SingularError("the kernel matrix of the sampled rows cannot be factorised")
+
+
+def solve_large(
+    z: Tensor,
+    targets: Tensor,
+    kind: str,
+    depth: int,
+    penalty: float,
+    weight: Tensor | None = None,
+    *,
+    tol: float = 1e-3,
+    max_iter: int = 60,
+    sampled: int | None = None,
+    seed: int = 0,
+    watch: Callable[[int, float], None] | None = None,
+) -> tuple[Tensor, float, int]:
+    """Solve for the coefficients by preconditioned conjugate gradients.
+
+    Parameters
+    ----------
+    z : Tensor of shape (rows, features)
+        The scaled rows, in float32 or float64.
+    targets : Tensor of shape (rows, outputs)
+        The targets.
+    kind, depth : str and int
+        The kernel.
+    penalty : float
+        λ in multiples of the mean diagonal of the centred matrix.
+    weight : Tensor of shape (rows,), optional
+        Sample weights of mean 1.
+    tol : float, default=1e-3
+        The residual, relative to the targets, at which to stop.
+    max_iter : int, default=60
+        The largest number of iterations.
+    sampled : int, optional
+        Rows of the preconditioner, by default a quarter of all and at most 5,000.
+    seed : int, default=0
+        Of the sample.
+    watch : callable, optional
+        Called with the iteration and its residual.
+
+    Returns
+    -------
+    coef : Tensor of shape (rows, outputs)
+        α.
+    scale : float
+        The mean diagonal.
+    iterations : int
+        How many were needed.
+    """
+    kernel = CentredTiles(z, kind, depth, weight)
+    lam = penalty * kernel.scale
+    count = min(MOST_SAMPLED, max(1, len(z) // 4)) if sampled is None else sampled
+    generator = torch.Generator("cpu").manual_seed(seed)
+    rows = torch.randperm(len(z), generator=generator, device="cpu")[:count].to(z.device)
+    b = kernel.sampled_factor(rows)
+    inner = b.t() @ b
+    inner.diagonal().add_(lam)
+    factor = _factor(inner, 0.0)
+
+    def precondition(r: Tensor) -> Tensor:
+        return (r - b @ torch.cholesky_solve(b.t() @ r, factor)) / lam
+
+    tiny = torch.finfo(torch.float64).tiny
+    goal = kernel.project(targets.double() * kernel.roots[:, None])
+    norm = goal.norm(dim=0).clamp(min=tiny)
+    beta, residual = torch.zeros_like(goal), goal.clone()
+    ready = precondition(residual)
+    direction, rho = ready, (residual * ready).sum(0)
+    worst, iteration = float((residual.norm(dim=0) / norm).max()), 0
+    while worst > tol and iteration < max_iter:
+        image = kernel @ direction
+        image += lam * direction
+        step = rho / (direction * image).sum(0).clamp(min=tiny)
+        beta += step * direction
+        residual -= step * image
+        ready = kernel.project(precondition(residual))
+        new = (residual * ready).sum(0)
+        direction = ready + (new / rho.clamp(min=tiny)) * direction
+        rho = new
+        iteration += 1
+        worst = float((residual.norm(dim=0) / norm).max())
+        if watch is not None:
+            watch(iteration, worst)
+    if not worst <= tol:
+        text = "conjugate gradients stopped after %d iterations at a residual of %.1e, not %.1e"
+        log.warning(text, iteration, worst, tol)
+    return (beta * kernel.roots[:, None]).to(z), kernel.scale, iteration

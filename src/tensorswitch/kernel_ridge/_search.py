@@ -1,0 +1,337 @@
+"""The search: all candidates on a few rows, the best on more, column weights, then all rows."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tensorswitch.kernel_ridge._large import solve_large
+from tensorswitch.kernel_ridge._loo import (
+    TIE,
+    Centred,
+    LeaveOneOut,
+    best,
+    loo_at,
+    loo_error,
+    loo_path,
+)
+from tensorswitch.kernel_ridge._model import KernelModel
+from tensorswitch.kernel_ridge._rows import DistinctRows
+from tensorswitch.kernel_ridge._scaling import SCALINGS, Scaling
+from tensorswitch.kernel_ridge._sensitivity import column_sensitivities
+from tensorswitch.kernels import equivalent_kernels, kernel_product
+
+log = logging.getLogger("tensorswitch.kernel_ridge")
+
+KINDS, DEPTHS, BIASES = ("ss", "ts", "ntk"), (1, 4), (1.0, 3.0)
+PENALTIES = tuple(10.0**e for e in np.arange(-4.5, 1.01, 0.5))
+FIRST_ROWS, SECOND_ROWS, KEPT = 300, 800, 4
+POWERS, WEIGHTED, ROUNDS = (0.5, 1.0), 2, 2
+LEAST_WEIGHT = 1e-3  # of the largest, so that no column is lost for good
+GRADIENT_ROWS = 2000
+SCALING_ROWS = 20_000  # to which scalings are fitted
+STEP = 10**0.25  # between neighbouring λ in the last stage
+WORTH = 0.995  # a smaller λ must bring the error down to this part to be followed further
+NEAR = 10**0.5  # how far from the λ of fewer rows the second stage looks
+LIMITS = (1e-6, 1e3)  # of λ there
+LARGE_LEAST = 1e-3  # the least λ where tiles are float32
+CHOICE_ROWS = 4000  # on which λ is chosen where all rows are too many
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kernel on scaled columns, and how well it did on some rows.
+
+    Parameters
+    ----------
+    scaling : Scaling
+        Of the columns.
+    bias : float
+        The constant column.
+    kind, depth : str and int
+        The kernel.
+    rows : int
+        How many rows it was tried on.
+    penalty : float
+        The best λ, in multiples of the mean diagonal of the centred kernel matrix.
+    error : float
+        Its mean squared leave-one-out error.
+    judged : float
+        The same, raised for column weights that were learned from the same rows.
+    coef : Tensor of shape (rows, outputs) or None
+        The solution.
+    """
+
+    scaling: Scaling
+    bias: float
+    kind: str
+    depth: int
+    rows: int = 0
+    penalty: float = 0.0
+    error: float = np.inf
+    judged: float = np.inf
+    coef: Tensor | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def shape(self) -> tuple[float, str, int]:
+        """Constant, kind and depth."""
+        return self.bias, self.kind, self.depth
+
+    def entry(self) -> dict[str, Any]:
+        """Return what a table of candidates says of it."""
+        names = ("kind", "depth", "bias", "penalty", "rows", "error")
+        scaling = {"scaling": self.scaling.name, "weights": self.scaling.power}
+        return {**scaling, **{name: getattr(self, name) for name in names}}
+
+
+def _worth(errors: dict[float, float]) -> bool:
+    """Whether the last step down brought enough."""
+    smallest, next_smallest = sorted(errors)[:2]
+    return errors[smallest] < WORTH * errors[next_smallest]
+
+
+class Search:
+    """Find the kernel and the penalty of least leave-one-out error, and solve with them.
+
+    Parameters
+    ----------
+    data : DistinctRows
+        The rows.
+    scalings, biases, kinds, depths, penalties : sequences
+        What is tried.
+    column_weights : bool, default=True
+        Whether columns are weighed by how strongly predictions depend on them.
+    direct_rows : int, default=10_000
+        Up to so many rows the final solution is direct; beyond, by conjugate gradients.
+    seed : int, default=0
+        Of the preconditioner's sample.
+    watch : callable, optional
+        Called with a note on progress.
+
+    Attributes
+    ----------
+    tried : list of Candidate
+        Everything that was tried.
+    chosen : Candidate
+        The best.
+    loo : LeaveOneOut
+        Its solution on all rows, or on the rows that decided.
+    loo_rows : int
+        How many these are.
+    model : KernelModel
+        What predicts.
+    """
+
+    def __init__(
+        self,
+        data: DistinctRows,
+        *,
+        scalings: Sequence[str] = SCALINGS,
+        biases: Sequence[float] = BIASES,
+        kinds: Sequence[str] = KINDS,
+        depths: Sequence[int] = DEPTHS,
+        penalties: Sequence[float] = PENALTIES,
+        column_weights: bool = True,
+        direct_rows: int = 10_000,
+        seed: int = 0,
+        watch: Callable[[str], None] | None = None,
+    ) -> None:
+        self.data, self.penalties, self.seed = data, tuple(penalties), seed
+        self.watch = watch or (lambda note: None)
+        self.targets = torch.from_numpy(data.targets)
+        self.weight = torch.from_numpy(data.weight)
+        self.spread = torch.from_numpy(data.spread)
+        self.weighted = bool(np.ptp(data.weight) > 0)
+        self.tried: list[Candidate] = []
+        shapes = list(itertools.product(biases, kinds, depths))
+        self.sample = data.x[:SCALING_ROWS]
+        base = [Scaling.fit(name, self.sample) for name in scalings]
+        candidates = [Candidate(s, b, k, d) for s in base for b, k, d in shapes]
+        found = self._screen(candidates, column_weights and data.x.shape[1] > 1)
+        direct = len(data) <= direct_rows
+        self.loo_rows = len(data) if direct else min(CHOICE_ROWS, len(data))
+        self.least = LIMITS[0] if direct else LARGE_LEAST
+        if len(self.penalties) > 1:
+            found = replace(found, penalty=max(found.penalty, self.least))
+        self.chosen, self.loo = self._refine(found, self.loo_rows)
+        self.model = self._direct_model() if direct else self._large_model()
+
+    def _screen(self, candidates: list[Candidate], column_weights: bool) -> Candidate:
+        first = min(FIRST_ROWS, len(self.data))
+        self.watch(f"{len(candidates)} kernels on {first} rows")
+        ranked = self._try(candidates, first)
+        second = min(SECOND_ROWS, len(self.data))
+        if second > first and len(ranked) > 1:
+            ranked = self._try(ranked[:KEPT], second, near=True)
+        if not column_weights:
+            return ranked[0]
+        shapes = list(dict.fromkeys(c.shape for c in ranked))[:WEIGHTED]
+        for _ in range(ROUNDS):
+            self.watch(f"column weights on {second} rows")
+            scalings = self._weighted(ranked[0], second, POWERS)
+            penalty = ranked[0].penalty
+            weighed = [Candidate(s, *shape, penalty=penalty) for s in scalings for shape in shapes]
+            more = self._try(weighed, second, near=True)
+            better = more[0].judged < ranked[0].judged
+            ranked = sorted([*ranked, *more], key=lambda c: c.judged)
+            if not better:
+                break
+        found = ranked[0]
+        if found.scaling.power and len(self.data) > second:  # once more, from more rows
+            rows = min(GRADIENT_ROWS, len(self.data))
+            found = self._solved(found, rows)
+            (scaling,) = self._weighted(found, rows, (found.scaling.power,))
+            found = replace(found, scaling=scaling, coef=None)
+        return found
+
+    def _try(
+        self, candidates: Iterable[Candidate], rows: int, near: bool = False
+    ) -> list[Candidate]:
+        """Judge candidates on the first rows; kernels of one scaling come from one sweep.
+
+        ``near`` looks at λ close to those that the candidates come with, which is cheaper.
+        """
+        groups: dict[tuple[int, float], list[Candidate]] = {}
+        for c in candidates:
+            groups.setdefault((id(c.scaling), c.bias), []).append(c)
+        judged = []
+        weight, spread = self.weight[:rows], self.spread[:rows]
+        for same in groups.values():
+            z = torch.from_numpy(same[0].scaling(self.data.x[:rows], same[0].bias))
+            kinds, depths = ({getattr(c, n) for c in same} for n in ("kind", "depth"))
+            kernels = equivalent_kernels(z, kinds=sorted(kinds), depths=sorted(depths))
+            for c in same:
+                kernel = kernels.pop((c.kind, c.depth))
+                results = self._results(kernel, rows, c.penalty if near else None)
+                result, error = best(results, weight, spread)
+                optimism = 1 + c.scaling.power * min(self.data.x.shape[1], rows) / rows
+                judged.append(
+                    replace(
+                        c,
+                        rows=rows,
+                        penalty=result.penalty,
+                        error=error,
+                        judged=error * optimism,
+                        coef=result.coef,
+                    )
+                )
+        self.tried += judged
+        return sorted(judged, key=lambda c: c.judged)
+
+    def _results(self, kernel: Tensor, rows: int, near: float | None) -> list[LeaveOneOut]:
+        targets, weight = self.targets[:rows], self._weights(rows)
+        if near is None or len(self.penalties) == 1:
+            return loo_path(kernel, targets, weight, self.penalties)
+        centred = Centred.of(kernel.clone(), weight)
+        try:
+            return [loo_at(centred, targets, near * f) for f in (1 / NEAR, 1, NEAR)]
+        except RuntimeError:  # LinAlgError: the smallest is too small for working precision
+            return loo_path(kernel, targets, weight, self.penalties)
+
+    def _weights(self, rows: int) -> Tensor | None:
+        if not self.weighted:
+            return None
+        weight = self.weight[:rows]
+        return weight / weight.mean()
+
+    def _weighted(self, c: Candidate, rows: int, powers: Iterable[float]) -> list[Scaling]:
+        """Scalings with columns weighed by the sensitivity of a candidate's predictions."""
+        assert c.coef is not None
+        z = torch.from_numpy(c.scaling(self.data.x[:rows], c.bias))
+        columns = z.shape[1] - 1
+        few, every, coef = (t.float() for t in (z[:SECOND_ROWS], z, c.coef))
+        g = column_sensitivities(few, every, coef, c.kind, c.depth, columns).double().numpy()
+        g = g * (1 if c.scaling.weights is None else c.scaling.weights)
+        g = g / max(g.max(), 1e-300) + LEAST_WEIGHT
+        return [Scaling.fit(c.scaling.name, self.sample, g**p, p) for p in powers]
+
+    def _kernel(self, c: Candidate, rows: int) -> Centred:
+        z = torch.from_numpy(c.scaling(self.data.x[:rows], c.bias))
+        kernel = equivalent_kernels(z, kinds=[c.kind], depths=[c.depth])[c.kind, c.depth]
+        return Centred.of(kernel, self._weights(rows))
+
+    def _solved(self, c: Candidate, rows: int) -> Candidate:
+        """Return the candidate with its solution on other rows."""
+        centred = self._kernel(c, rows)
+        centred.matrix.diagonal().add_(max(c.penalty, LARGE_LEAST) * centred.scale)
+        factor = torch.linalg.cholesky(centred.matrix, out=centred.matrix)
+        beta = torch.cholesky_solve(centred.project(self.targets[:rows]), factor)
+        return replace(c, coef=beta * centred.roots[:, None], rows=rows)
+
+    def _refine(self, c: Candidate, rows: int) -> tuple[Candidate, LeaveOneOut]:
+        """Walk along λ in small steps to the least error on these rows."""
+        self.watch(f"penalty on {rows} rows")
+        centred = self._kernel(c, rows)
+        results: dict[float, LeaveOneOut] = {}
+        errors: dict[float, float] = {}
+
+        def at(penalty: float) -> None:
+            try:
+                result = loo_at(centred, self.targets[:rows], penalty)
+            except RuntimeError:  # LinAlgError: too small for working precision
+                errors[penalty] = np.inf
+                return
+            results[penalty] = result
+            errors[penalty] = loo_error(result, self.weight[:rows], self.spread[:rows])
+
+        fixed = len(self.penalties) == 1
+        start = c.penalty
+        at(start)
+        while not results and start < LIMITS[1]:
+            start *= STEP**4
+            at(start)
+        if not fixed:
+            at(start * STEP)
+            if start / STEP >= self.least:
+                at(start / STEP)
+        while not fixed:
+            least = min(errors, key=lambda p: errors[p])
+            if least == max(errors) and least < LIMITS[1]:
+                at(least * STEP)
+            elif least == min(errors) and least / STEP >= self.least and _worth(errors):
+                at(least / STEP)
+            else:
+                break
+        floor = min(errors.values())
+        chosen = max(p for p in errors if errors[p] <= TIE * floor)
+        found = replace(c, rows=rows, penalty=chosen, error=errors[chosen], coef=None)
+        self.tried.append(found)
+        return found, results[chosen]
+
+    def _direct_model(self) -> KernelModel:
+        c, loo = self.chosen, self.loo
+        z = torch.from_numpy(c.scaling(self.data.x, c.bias))
+        rest = self.targets - kernel_product(z, loo.coef, c.kind, c.depth)
+        return self._model(z, loo.coef, rest, loo.penalty * loo.scale)
+
+    def _large_model(self) -> KernelModel:
+        c = self.chosen
+        z = torch.from_numpy(c.scaling(self.data.x, c.bias)).float()
+        weight = self.weight if self.weighted else None
+        log.info("%d rows: conjugate gradients on kernel tiles", len(z))
+        coef, scale, _ = solve_large(
+            z,
+            self.targets,
+            c.kind,
+            c.depth,
+            c.penalty,
+            weight,
+            seed=self.seed,
+            watch=lambda i, r: self.watch(f"iteration {i} on {len(z)} rows, residual {r:.1e}"),
+        )
+        rest = self.targets - kernel_product(z, coef, c.kind, c.depth)
+        return self._model(z, coef, rest, c.penalty * scale)
+
+    def _model(self, z: Tensor, coef: Tensor, rest: Tensor, noise: float) -> KernelModel:
+        c = self.chosen
+        share = self.weight / self.weight.sum()
+        intercept = (share @ rest).to(z)
+        weight = self.weight if self.weighted else None
+        return KernelModel(c.scaling, c.bias, c.kind, c.depth, z, coef, intercept, weight, noise)

@@ -1,0 +1,90 @@
+"""How strongly a prediction depends on each column: the root mean square of its gradient.
+
+With unit vectors ``x̂``, ``ŷ_i``, lengths and ``c = x̂ · ŷ_i``, a kernel ``‖x‖ ‖y‖ κ(c)`` has
+
+    ∇f(x) = Σ_i α_i ‖y_i‖ [(κ − c κ') x̂ + κ' ŷ_i]
+
+    κ_SS,l = cos θ_l                    κ'_SS,l = Π_{m<l} (1 − θ_m / π) = p_l
+    κ_TS,l = c p_l                      κ'_TS,l = p_l + c p'_l
+    κ_NTK,l+1 = cos θ_{l+1} + κ_NTK,l (1 − θ_l / π),   and its derivative
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+LEAST_SINE = 1e-3  # the derivative of an angle is cut off where vectors are nearly parallel
+
+
+def kappa(cosine: Tensor, kind: str, depth: int) -> tuple[Tensor, Tensor]:
+    """Return ``κ(c)`` and ``κ'(c)`` of a kernel of unit vectors.
+
+    Parameters
+    ----------
+    cosine : Tensor
+        ``c``.
+    kind : {"ss", "ts", "ntk"}
+        The kind of kernel.
+    depth : int
+        Its depth.
+
+    Returns
+    -------
+    tuple of Tensor
+    """
+    current, product = cosine, torch.ones_like(cosine)
+    d_product = torch.zeros_like(cosine)
+    tangent, d_tangent = cosine, torch.ones_like(cosine)
+    for _ in range(depth):
+        angle = current.clamp(-1, 1).acos()
+        sine = angle.sin()
+        kept = 1 - angle / math.pi
+        d_kept = product / (math.pi * sine.clamp(min=LEAST_SINE))
+        d_product = d_product * kept + product * d_kept
+        current = (sine + (math.pi - angle) * current) / math.pi
+        product = product * kept
+        d_tangent = product + d_tangent * kept + tangent * d_kept
+        tangent = current + tangent * kept
+    if kind == "ss":
+        return current, product
+    if kind == "ts":
+        return cosine * product, product + cosine * d_product
+    return tangent, d_tangent
+
+
+def column_sensitivities(
+    z: Tensor, support: Tensor, coef: Tensor, kind: str, depth: int, columns: int
+) -> Tensor:
+    """Return the root mean square of ``∂f/∂z_j`` over rows and outputs.
+
+    Parameters
+    ----------
+    z : Tensor of shape (rows, columns + 1)
+        Where the gradient is taken; the last column is the constant.
+    support : Tensor of shape (support rows, columns + 1)
+        The rows of the model.
+    coef : Tensor of shape (support rows, outputs)
+        α.
+    kind, depth : str and int
+        The kernel.
+    columns : int
+        How many columns count.
+
+    Returns
+    -------
+    Tensor of shape (columns,)
+    """
+    lengths = support.norm(dim=1, keepdim=True)
+    unit_x, unit_y = z / z.norm(dim=1, keepdim=True), support / lengths
+    cosine = unit_x @ unit_y.t()
+    value, slope = kappa(cosine, kind, depth)
+    slope[cosine > 1 - 4 * torch.finfo(z.dtype).eps] = 0  # a row meets itself
+    rest = value - cosine * slope
+    total = torch.zeros(columns, dtype=z.dtype, device=z.device)
+    for column in (coef * lengths).unbind(1):
+        gradient = (rest @ column)[:, None] * unit_x + slope @ (column[:, None] * unit_y)
+        total += gradient[:, :columns].square().sum(0)
+    return (total / (len(z) * coef.shape[1])).sqrt()

@@ -1,0 +1,144 @@
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from tensorswitch.kernel_ridge import SCALINGS, Calibration, DistinctRows, Scaling, loo_at
+from tensorswitch.kernel_ridge._large import CentredTiles, solve_large
+from tensorswitch.kernel_ridge._loo import Centred
+from tensorswitch.kernel_ridge._sensitivity import column_sensitivities, kappa
+from tensorswitch.kernels import equivalent_kernels, kernel_product
+
+RNG = np.random.default_rng(0)
+
+
+def test_identical_rows_become_one():
+    x = np.array([[1.0, 2], [3, 4], [1, 2], [5, 6]])
+    t = np.array([[1.0], [2], [4], [8]])
+    rows = DistinctRows.of(x, t, np.array([1.0, 1, 2, 4]), seed=0)
+    assert len(rows) == 3
+    np.testing.assert_array_equal(rows.x[rows.place], x)
+    np.testing.assert_allclose(rows.targets[rows.place], [[3.0], [2], [3], [8]])
+    np.testing.assert_allclose(rows.weight[rows.place] / rows.weight[rows.place[1]], [3, 1, 3, 4])
+    assert rows.weight.mean() == pytest.approx(1)
+    assert rows.spread.sum() == pytest.approx((1 * 4 + 2 * 1) / 8 * 3)
+
+
+def test_weights_are_repetitions_and_order_does_not_matter():
+    x, t = RNG.integers(0, 3, (40, 2)).astype(float), RNG.normal(size=(40, 2))
+    weight = RNG.integers(1, 4, 40)
+    one = DistinctRows.of(x, t, weight.astype(float), seed=3)
+    shuffled = RNG.permutation(np.repeat(np.arange(40), weight))
+    other = DistinctRows.of(x[shuffled], t[shuffled], None, seed=3)
+    for name in ("x", "targets", "weight", "spread"):
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name))
+
+
+@pytest.mark.parametrize("name", SCALINGS)
+def test_units_of_columns_do_not_matter_where_each_is_scaled(name):
+    x = RNG.normal(size=(50, 3))
+    x[:, 2] = 7  # constant
+    scaling = Scaling.fit(name, x)
+    z = scaling(x)
+    assert np.square(z).sum(1).mean() == pytest.approx(1)
+    np.testing.assert_allclose(z[:, 2], 0)
+    factor = np.array([1e6, 1e6, 1e6]) if name == "common" else np.array([1e6, 1e-3, 10])
+    np.testing.assert_allclose(Scaling.fit(name, x * factor + 5)(x * factor + 5), z, atol=1e-8)
+    assert scaling(x, 3.0).shape == (50, 4)
+
+
+def test_the_robust_scaling_bends_outliers():
+    x = np.append(RNG.normal(size=99), 1e6)[:, None]
+    standard, robust = (Scaling.fit(name, x)(x)[:, 0] for name in ("standard", "robust"))
+    assert standard[:-1].std() < 1e-3
+    assert robust[:-1].std() > 0.3
+
+
+def test_column_weights_multiply_the_scaled_columns():
+    x = RNG.normal(size=(50, 3))
+    weights = np.array([1.0, 0.5, 0.1])
+    plain, weighted = Scaling.fit("standard", x)(x), Scaling.fit("standard", x, weights, 1.0)(x)
+    ratio = weighted / (plain * weights)
+    np.testing.assert_allclose(ratio, ratio[0, 0])
+
+
+@pytest.mark.parametrize("kind", ["ss", "ts", "ntk"])
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_the_derivative_of_the_kernel(kind, depth):
+    c = torch.linspace(-0.95, 0.95, 41, dtype=torch.float64).requires_grad_()
+    value, slope = kappa(c, kind, depth)
+    (expected,) = torch.autograd.grad(value.sum(), c)
+    assert_close(slope, expected)
+    x = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    y = torch.stack([c.detach(), (1 - c.detach().square()).sqrt()], 1)
+    kernel = equivalent_kernels(x, y, kinds=[kind], depths=[depth])[kind, depth]
+    assert_close(value.detach(), kernel[0])
+
+
+@pytest.mark.parametrize("kind", ["ss", "ts", "ntk"])
+def test_sensitivities_are_gradients_of_predictions(kind):
+    support, z = (torch.randn(n, 4, dtype=torch.float64) for n in (20, 7))
+    coef = torch.randn(20, 2, dtype=torch.float64)
+
+    def predict(z):
+        return equivalent_kernels(z, support, kinds=[kind], depths=[2])[kind, 2] @ coef
+
+    squares = torch.zeros(3, dtype=torch.float64)
+    for j in range(3):
+        step = torch.zeros(4, dtype=torch.float64)
+        step[j] = 1e-6
+        squares[j] = ((predict(z + step) - predict(z - step)) / 2e-6).square().mean()
+    found = column_sensitivities(z, support, coef, kind, 2, 3)
+    assert_close(found, squares.sqrt(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["ss", "ts", "ntk"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_conjugate_gradients_give_the_direct_solution(kind, weighted):
+    z = torch.randn(300, 5, dtype=torch.float64)
+    targets = torch.stack([z.abs().sum(1), z[:, 0] * z[:, 1]], 1)
+    weight = torch.rand(300, dtype=torch.float64) + 0.5 if weighted else None
+    weight = weight / weight.mean() if weighted else None
+    kernel = equivalent_kernels(z, kinds=[kind], depths=[2])[kind, 2]
+    direct = loo_at(Centred.of(kernel, weight), targets, 0.05)
+    coef, scale, iterations = solve_large(z, targets, kind, 2, 0.05, weight, tol=1e-10)
+    assert scale == pytest.approx(direct.scale)
+    assert iterations < 60
+    assert_close(coef, direct.coef, rtol=1e-6, atol=1e-8)
+
+
+def test_a_product_by_tiles_is_the_product_with_the_matrix():
+    z, v = torch.randn(1700, 3, dtype=torch.float64), torch.randn(1700, 2, dtype=torch.float64)
+    for kind, depth in (("ss", 1), ("ts", 3), ("ntk", 2), ("ts", 0)):
+        kernel = equivalent_kernels(z, kinds=[kind], depths=[depth])[kind, depth]
+        assert_close(kernel_product(z, v, kind, depth), kernel @ v)
+    with pytest.raises(ValueError, match="X has 1700 rows but V has 3"):
+        kernel_product(z, v[:3])
+
+
+def test_the_sampled_factor_of_all_rows_is_the_kernel():
+    z = torch.randn(60, 3, dtype=torch.float64)
+    tiles = CentredTiles(z, "ts", 1, None)
+    b = tiles.sampled_factor(torch.arange(60))
+    v = tiles.project(torch.randn(60, 2, dtype=torch.float64))
+    assert_close(b @ (b.t() @ v), tiles @ v, rtol=1e-3, atol=1e-4)
+
+
+def test_calibration_recovers_probabilities():
+    outputs = RNG.normal(size=(4000, 3))
+    logits = 2.5 * outputs
+    p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    labels = np.array([RNG.choice(3, p=row) for row in p])
+    fitted = Calibration.fit(outputs, labels, np.ones(4000))
+    assert np.abs(fitted.probabilities(outputs) - p).mean() < 0.02
+    assert fitted.temperature == pytest.approx(2.5, rel=0.15)
+
+
+def test_two_classes_have_one_output():
+    outputs = RNG.normal(size=(500, 1))
+    labels = (outputs[:, 0] + 0.3 * RNG.normal(size=500) > 0).astype(int)
+    fitted = Calibration.fit(outputs, labels, np.ones(500))
+    p = fitted.probabilities(outputs)
+    assert p.shape == (500, 2)
+    np.testing.assert_allclose(p.sum(1), 1)
+    assert ((p[:, 1] > 0.5) == (outputs[:, 0] > 0)).mean() > 0.9
