@@ -1,23 +1,25 @@
-"""Progress bars; tqdm is imported only if one is shown."""
+"""Progress bars on standard error; rich is imported only if one is shown."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 Item = TypeVar("Item")
 
 
-def track(
-    items: Iterable[Item], total: int, description: str, unit: str, show: bool
-) -> Iterable[Item]:
-    """Return the items, wrapped in a progress bar if ``show`` is true."""
-    if not show:
-        return items
-    from tqdm.auto import tqdm
+def track(items: Iterable[Item], total: int, description: str, show: bool) -> Iterable[Item]:
+    """Return the items, with a progress bar while they are taken if ``show`` is true."""
+    return _tracked(items, total, description) if show else items
 
-    return tqdm(items, total=total, desc=description, unit=unit)  # type: ignore[no-any-return]
+
+def _tracked(items: Iterable[Item], total: int, description: str) -> Iterator[Item]:
+    with _bar() as bar:
+        yield from bar.track(items, total, description=description)
 
 
 @contextmanager
@@ -28,13 +30,59 @@ def progress_bar(
     if not show:
         yield lambda turns=1, note=None: None
         return
-    from tqdm.auto import tqdm
-
-    with tqdm(desc=description, total=total, initial=done) as bar:
+    with _bar() as bar:
+        task = bar.add_task(description, total=total, completed=done)
 
         def turn(turns: int = 1, note: str | None = None) -> None:
             if note is not None:
-                bar.set_postfix_str(note, refresh=False)
-            bar.update(turns)
+                bar.update(task, note=note)
+            bar.update(task, advance=turns)
 
         yield turn
+
+
+class DownloadBar:
+    """The progress bar that pooch expects: a total, and turns counted in bytes."""
+
+    def __init__(self, description: str) -> None:
+        self._bar, self._description = _bar(), description
+        self.total: int | None = None
+        self._task = self._bar.add_task(description)
+
+    def update(self, count: int) -> None:
+        """Advance the bar; it appears with the first bytes."""
+        self._bar.start()
+        self._bar.update(self._task, advance=count, total=self.total)
+
+    def reset(self) -> None:
+        """Start over, as pooch does before its last update."""
+        self._bar.reset(self._task, total=self.total)
+
+    def close(self) -> None:
+        """Remove the bar."""
+        self._bar.stop()
+
+
+def _bar() -> Progress:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class Note(ProgressColumn):
+        """The note of a task, if it has one."""
+
+        def render(self, task: Task) -> Text:
+            return Text(task.fields.get("note", ""))
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), Note())
+    times = (TimeElapsedColumn(), TimeRemainingColumn())
+    return Progress(*columns, *times, console=Console(stderr=True))

@@ -237,7 +237,7 @@ def equivalent_kernels(
         if Y is not None or i <= j
     ]
 
-    for i, j in track(tiles, len(tiles), "kernel", "tile", progress):
+    for i, j in track(tiles, len(tiles), "kernel", progress):
         _tile(left, right, i, j, size, Y is None, results)
     return {
         key: value if isinstance(X, Tensor) else value.numpy() for key, value in results.items()

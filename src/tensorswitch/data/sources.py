@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorswitch._progress import DownloadBar
 from tensorswitch.data.dataset import Dataset
 from tensorswitch.data.readers import (
     DataError,
@@ -258,8 +259,9 @@ def fetch(name: str, *, extra: bool = False, progress: bool = True) -> Path:
     if (folder := found(name, extra)) is not None:
         return folder
     source, cache, files = SOURCES[name], folders(name)[-1], _files(name, extra)
-    downloader = pooch.HTTPDownloader(progressbar=progress, timeout=60)
     for file in files:
+        bar = DownloadBar(file) if progress else False
+        downloader = pooch.HTTPDownloader(progressbar=bar, timeout=60)
         errors, checksum = [], f"sha256:{source.files[file]}"
         for mirror in source.mirrors:
             try:  # pooch renames its temporary file only if the checksum is right

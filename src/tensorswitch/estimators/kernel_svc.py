@@ -461,7 +461,7 @@ class _Pairs:
                 pre_dispatch=workers,
             )
             results = parallel(tasks)
-            return list(track(results, len(self.pairs), "pairs of classes", "pair", verbose))
+            return list(track(results, len(self.pairs), "pairs of classes", verbose))
 
 
 @contextmanager

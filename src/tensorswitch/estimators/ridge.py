@@ -16,6 +16,7 @@ from torch import Tensor
 
 from tensorswitch._checks import check_positive, from_numpy
 from tensorswitch._pca import principal_components
+from tensorswitch._progress import progress_bar
 from tensorswitch.estimators._labels import check_classes, check_partial_fit, class_places
 from tensorswitch.estimators._transaction import unchanged_on_error
 from tensorswitch.ridge import RidgeStatistics, Solution, apply_readout, choose_solver, draw_gates
@@ -91,14 +92,17 @@ class _TSRidge(BaseEstimator):  # type: ignore[misc]
         front = self._new_front(X, weight)
         x, t = front(X), from_numpy(targets)
         problem = Problem.checked(x, t, front.gate_weights, weight, "relu")
-        options: dict[str, Any] = {
-            "tol": self.tol,
-            "max_iter": self.max_iter,
-            "progress": self.verbose,
-        }
-        solved = solve_checked(
-            problem, self.alpha, self.solver, self.memory_gb, forgetting=self.forgetting, **options
-        )
+        options: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter}
+        with progress_bar(type(self).__name__, self.verbose) as bar:
+            solved = solve_checked(
+                problem,
+                self.alpha,
+                self.solver,
+                self.memory_gb,
+                forgetting=self.forgetting,
+                watch=lambda note: bar(note=note),
+                **options,
+            )
         self._keep(front, solved.solver, solved.statistics, solved.solution)
 
     def _partial_fit(

@@ -16,7 +16,7 @@ from tensorswitch.ridge._penalty import Alpha, log
 from tensorswitch.ridge._solution import Solution
 from tensorswitch.ridge._validation import Problem
 from tensorswitch.ridge.dual import KERNEL_ROWS, dual
-from tensorswitch.ridge.matrix_free import matrix_free
+from tensorswitch.ridge.matrix_free import Watch, matrix_free
 from tensorswitch.ridge.readout import BLOCK_BYTES
 from tensorswitch.ridge.statistics import RidgeStatistics
 from tensorswitch.switches import Switch
@@ -220,7 +220,7 @@ def solve(
     tol: float = 1e-3,
     max_iter: int = 500,
     memory_gb: float | None = None,
-    progress: bool = False,
+    watch: Watch | None = None,
     switch: Switch | str = "relu",
 ) -> Solution:
     """Solve ``(Zᵀ diag(s) Z + λI) W = Zᵀ diag(s) T`` for rows in memory.
@@ -246,8 +246,8 @@ def solve(
         Maximum number of iterations of conjugate gradients.
     memory_gb : float, optional
         Memory budget in GiB. By default 70 % of the memory that is available now.
-    progress : bool, default=False
-        Show a progress bar.
+    watch : callable, optional
+        Called with a note on progress, where a solver iterates.
     switch : Switch or str, default="relu"
         The switch that opens the gates.
 
@@ -276,7 +276,7 @@ def solve(
     True
     """
     problem = Problem.checked(x, targets, gate_weights, sample_weight, switch)
-    options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "progress": progress}
+    options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "watch": watch}
     return solve_checked(problem, alpha, solver, memory_gb, **options).solution
 
 
@@ -289,7 +289,7 @@ def solve_checked(
     tol: float = 1e-3,
     max_iter: int = 500,
     forgetting: float = 1.0,
-    progress: bool = False,
+    watch: Watch | None = None,
 ) -> Solved:
     """Choose a solver for a validated problem and run it; see :func:`solve`.
 
@@ -306,4 +306,4 @@ def solve_checked(
         return Solved(statistics.solve(alpha), name, statistics)
     if name == "dual":
         return Solved(dual(problem, alpha), name, None)
-    return Solved(matrix_free(problem, alpha, tol, max_iter, progress=progress), name, None)
+    return Solved(matrix_free(problem, alpha, tol, max_iter, watch=watch), name, None)

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tensorswitch._progress import progress_bar
 from tensorswitch.ridge._cholesky import SingularError
 from tensorswitch.ridge._penalty import Alpha, check_alphas, effective_rows, least_gcv, log, probes
 from tensorswitch.ridge._solution import Fit, Solution, mean_diagonal
@@ -18,6 +17,7 @@ from tensorswitch.ridge.readout import ReadoutMap, inner_first, outer_first
 from tensorswitch.switches import Switch, combine_gates, deep_gates
 
 Operator = Callable[[Tensor], Tensor]
+Watch = Callable[[str], None]
 
 
 @torch.no_grad()
@@ -32,7 +32,7 @@ def solve_matrix_free(
     max_iter: int = 500,
     start: Tensor | None = None,
     distributed: bool = False,
-    progress: bool = False,
+    watch: Watch | None = None,
     switch: Switch | str = "relu",
 ) -> Solution:
     """Solve ``(ZᵀZ + λI) W = Zᵀ T`` by preconditioned conjugate gradients, all outputs at once.
@@ -60,8 +60,8 @@ def solve_matrix_free(
     distributed : bool, default=False
         Whether each rank of ``torch.distributed`` holds its own rows. All ranks return the same
         solution.
-    progress : bool, default=False
-        Show a progress bar with the residual.
+    watch : callable, optional
+        Called with a note on the residual after each iteration.
     switch : Switch or str, default="relu"
         The switch that opens the gates.
 
@@ -104,7 +104,7 @@ def solve_matrix_free(
     """
     problem = Problem.checked(x, targets, gate_weights, sample_weight, switch)
     total = _all_reduce if distributed else _alone
-    return matrix_free(problem, alpha, tol, max_iter, start, total, progress)
+    return matrix_free(problem, alpha, tol, max_iter, start, total, watch)
 
 
 def matrix_free(
@@ -114,13 +114,13 @@ def matrix_free(
     max_iter: int,
     start: Tensor | None = None,
     total: Operator | None = None,
-    progress: bool = False,
+    watch: Watch | None = None,
 ) -> Solution:
     """Solve a validated problem; ``total`` sums a tensor over all processes."""
     if not tol > 0:
         raise ValueError(f"tol must be above 0, got {tol}")
     with torch.autocast(problem.x.device.type, enabled=False):
-        return _solve(problem, alpha, tol, max_iter, start, total or _alone, progress)
+        return _solve(problem, alpha, tol, max_iter, start, total or _alone, watch)
 
 
 def _solve(
@@ -130,7 +130,7 @@ def _solve(
     max_iter: int,
     start: Tensor | None,
     total: Operator,
-    progress: bool,
+    watch: Watch | None,
 ) -> Solution:
     x, targets, gate_weights, sample_weight, switch = problem
     gates = deep_gates(x, gate_weights, switch)
@@ -170,23 +170,26 @@ def _solve(
         def operator(w: Tensor) -> Tensor:
             return total(z.normal(w)).add_(w, alpha=shift)
 
-        with progress_bar(f"conjugate gradients, alpha {value:.3g}", progress) as bar:
-            found, iterations, residual = _conjugate_gradients(
-                operator, precondition, goal, found, tol, max_iter, bar
-            )
-            weight = outer_first(_times_power(found, p - r), [len(w) for w in gate_weights])
-            solution = Solution(weight, value, iterations, residual)
-            if not judged:
-                return Fit(solution)
-            if not signs.shape[1]:
-                # The adjoint multiplies by s, and the estimate needs √s.
-                root = weights.sqrt().clamp_min(torch.finfo(x.dtype).tiny)
-                signs = probes(len(x), x) / root[:, None]
-                signs = torch.where(weights[:, None] > 0, signs, 0)
-                signs_goal = total(z.adjoint(signs))
-            explained, _, _ = _conjugate_gradients(
-                operator, precondition, signs_goal, explained, tol, max_iter, bar
-            )
+        def tell(iteration: int, residual: float) -> None:
+            if watch is not None:
+                watch(f"alpha {value:.3g}, iteration {iteration}, residual {residual:.1e}")
+
+        found, iterations, residual = _conjugate_gradients(
+            operator, precondition, goal, found, tol, max_iter, tell
+        )
+        weight = outer_first(_times_power(found, p - r), [len(w) for w in gate_weights])
+        solution = Solution(weight, value, iterations, residual)
+        if not judged:
+            return Fit(solution)
+        if not signs.shape[1]:
+            # The adjoint multiplies by s, and the estimate needs √s.
+            root = weights.sqrt().clamp_min(torch.finfo(x.dtype).tiny)
+            signs = probes(len(x), x) / root[:, None]
+            signs = torch.where(weights[:, None] > 0, signs, 0)
+            signs_goal = total(z.adjoint(signs))
+        explained, _, _ = _conjugate_gradients(
+            operator, precondition, signs_goal, explained, tol, max_iter, tell
+        )
         error = (weights[:, None] * (targets - z.forward(found)).double().square()).sum()[None]
         squared_error = float(total(error)) * 2.0 ** (-2 * r - q)
         freedom = float(_dot(signs_goal.double(), explained.double()).mean())
@@ -202,7 +205,7 @@ def _conjugate_gradients(
     start: Tensor | None,
     tol: float,
     max_iter: int,
-    bar: Callable[..., None],
+    tell: Callable[[int, float], None],
 ) -> tuple[Tensor, int, float]:
     """Return the solution, the number of iterations, and the largest relative residual."""
     tiny = torch.finfo(goal.dtype).tiny
@@ -223,7 +226,7 @@ def _conjugate_gradients(
         steepness = new
         iteration += 1
         worst = float((residual.flatten(0, -2).norm(dim=0) / scale).max())
-        bar(note=f"residual {worst:.1e}")
+        tell(iteration, worst)
     if not math.isfinite(worst):
         raise SingularError("the system is singular to working precision; use a larger alpha")
     if worst > tol:
