@@ -164,7 +164,7 @@ def test_data_commands():
             1,
             "error: momentum must be a finite number of at least 0, got nan",
         ),
-        (["train", "--patience", "0"], 1, "error: patience must be at least 1, got 0"),
+        (["train", "--patience", "0"], 1, "error: patience must be a positive integer, got 0"),
         (
             ["train", "--out", "file"],
             1,

@@ -41,7 +41,7 @@ def digits():
 def test_all_solvers_give_the_same_model(digits, gates):
     X, y, X_test, _ = digits
     models = [
-        TSRidgeClassifier(gates, solver=solver, pca=20, tol=1e-6, random_state=0).fit(X, y)
+        TSRidgeClassifier(gates, solver=solver, components=20, tol=1e-6, random_state=0).fit(X, y)
         for solver in SOLVERS
     ]
     assert [m.solver_ for m in models] == SOLVERS
@@ -159,9 +159,9 @@ def chunk(rows=20, features=3, labels=(0, 1)):
             "solver must be 'auto', 'streaming', 'matrix-free' or 'dual'",
         ),
         (
-            lambda: TSRidgeClassifier(pca=4).fit(*chunk()),
+            lambda: TSRidgeClassifier(components=4).fit(*chunk()),
             ValueError,
-            "pca=4 exceeds the smaller of 20 rows and 3 features",
+            "components=4 exceeds the smaller of 20 rows and 3 features",
         ),
         (
             lambda: TSRidgeClassifier().partial_fit(*chunk()),
@@ -252,7 +252,8 @@ def test_a_model_of_another_solver_cannot_be_updated():
 
 
 @pytest.mark.parametrize(
-    "change", [{"alpha": -1}, {"memory_gb": 1e-6}, {"gates": 0}, {"pca": 99}, {"solver": "none"}]
+    "change",
+    [{"alpha": -1}, {"memory_gb": 1e-6}, {"gates": 0}, {"components": 99}, {"solver": "none"}],
 )
 def test_a_failed_refit_leaves_the_model_as_it_was(change):
     X, y = chunk(60)
@@ -264,7 +265,8 @@ def test_a_failed_refit_leaves_the_model_as_it_was(change):
 
 
 @pytest.mark.parametrize(
-    "change", [{"alpha": -1}, {"memory_gb": 1e-6}, {"gates": 0}, {"pca": 99}, {"forgetting": 0}]
+    "change",
+    [{"alpha": -1}, {"memory_gb": 1e-6}, {"gates": 0}, {"components": 99}, {"forgetting": 0}],
 )
 def test_a_failed_first_chunk_leaves_the_model_unfitted(change):
     X, y = chunk(60)
@@ -273,16 +275,16 @@ def test_a_failed_first_chunk_leaves_the_model_unfitted(change):
         model.partial_fit(X, y, classes=[0, 1])
     with pytest.raises(NotFittedError):
         model.predict(X)
-    model.set_params(alpha="mean", memory_gb=None, gates=6, pca=None, forgetting=1.0).partial_fit(
-        X, y, classes=[0, 1]
-    ).predict(X)
+    model.set_params(
+        alpha="mean", memory_gb=None, gates=6, components=None, forgetting=1.0
+    ).partial_fit(X, y, classes=[0, 1]).predict(X)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_integer_weights_are_repetitions_even_with_pca(solver):
     X, y = chunk(80, 5)
     weight = np.arange(80) % 3
-    options = {"solver": solver, "pca": 3, "tol": 1e-10, "random_state": 0}
+    options = {"solver": solver, "components": 3, "tol": 1e-10, "random_state": 0}
     weighted = TSRidgeClassifier(6, **options).fit(X, y, weight).decision_function(X)
     repeated = (
         TSRidgeClassifier(6, **options)
@@ -297,7 +299,7 @@ def test_parameters_changed_after_the_fit_do_not_change_predictions():
     model = TSRidgeClassifier(6, random_state=0).fit(X, y)
     before = model.decision_function(X)
     np.testing.assert_array_equal(
-        model.set_params(fit_intercept=False, pca=2).decision_function(X), before
+        model.set_params(fit_intercept=False, components=2).decision_function(X), before
     )
 
 

@@ -61,7 +61,7 @@ class _TSRidge(BaseEstimator):  # type: ignore[misc]
         alpha: float | str | Sequence[float | str] = "mean",
         *,
         solver: str = "auto",
-        pca: int | None = None,
+        components: int | None = None,
         fit_intercept: bool = True,
         tol: float = 1e-4,
         max_iter: int = 500,
@@ -73,7 +73,7 @@ class _TSRidge(BaseEstimator):  # type: ignore[misc]
         self.gates = gates
         self.alpha = alpha
         self.solver = solver
-        self.pca = pca
+        self.components = components
         self.fit_intercept = fit_intercept
         self.tol = tol
         self.max_iter = max_iter
@@ -147,16 +147,16 @@ class _TSRidge(BaseEstimator):  # type: ignore[misc]
         """Fit principal components and draw gate weights from Glorot's uniform distribution."""
         random = check_random_state(self.random_state)
         mean = basis = None
-        if self.pca is not None:
-            check_positive(pca=self.pca)
-            if self.pca > min(X.shape):
+        if self.components is not None:
+            check_positive(components=self.components)
+            if self.components > min(X.shape):
                 raise ValueError(
-                    f"pca={self.pca} exceeds the smaller of {X.shape[0]} rows and "
+                    f"components={self.components} exceeds the smaller of {X.shape[0]} rows and "
                     f"{X.shape[1]} features"
                 )
             s = np.ones(len(X), X.dtype) if weight is None else weight.numpy()
             mean = (s @ X / max(s.sum(), np.finfo(X.dtype).tiny)).astype(X.dtype)
-            basis = principal_components(np.sqrt(s)[:, None] * (X - mean), int(self.pca))
+            basis = principal_components(np.sqrt(s)[:, None] * (X - mean), int(self.components))
         n_in = (X.shape[1] if basis is None else basis.shape[1]) + bool(self.fit_intercept)
         generator = torch.Generator().manual_seed(random.randint(2**31))
         gate_weights = draw_gates(n_in, self._gates(), generator, from_numpy(X[:0]).dtype)
@@ -248,7 +248,7 @@ class TSRidgeClassifier(ClassifierMixin, _TSRidge):  # type: ignore[misc]
         "streaming" accumulates a Gram matrix, "matrix-free" runs conjugate gradients, and "dual"
         factorises a kernel matrix, for few rows. All compute the same solution. "auto" picks the
         one with the least estimated work that fits into memory and logs the reason.
-    pca : int, optional
+    components : int, optional
         Number of principal components to project on first. They are fitted by ``fit`` on all rows
         and by ``partial_fit`` on the first chunk. By default there is no projection.
     fit_intercept : bool, default=True
@@ -429,7 +429,7 @@ class TSRidgeRegressor(MultiOutputMixin, RegressorMixin, _TSRidge):  # type: ign
         "streaming" accumulates a Gram matrix, "matrix-free" runs conjugate gradients, and "dual"
         factorises a kernel matrix, for few rows. All compute the same solution. "auto" picks the
         one with the least estimated work that fits into memory and logs the reason.
-    pca : int, optional
+    components : int, optional
         Number of principal components to project on first. They are fitted by ``fit`` on all rows
         and by ``partial_fit`` on the first chunk. By default there is no projection.
     fit_intercept : bool, default=True

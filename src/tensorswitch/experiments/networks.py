@@ -1,0 +1,295 @@
+"""One network on one data set: trained in a folder of its own, and used on other rows."""
+
+from __future__ import annotations
+
+import atexit
+import csv
+import os
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tensorswitch._checks import check_device, check_positive, check_seed
+from tensorswitch._files import make_folder, only_one, replacing
+from tensorswitch.data import Dataset, Preparation, Split, load
+from tensorswitch.data.readers import read_npy
+from tensorswitch.data.sources import as_rows, labels_beside
+from tensorswitch.history import History
+from tensorswitch.models import Network, cnn, load_model_with_extra, mlp, save_model
+from tensorswitch.training import BEST, Learner, Rows, train
+
+__all__ = ["Predictions", "TrainedNetwork", "predict_network", "train_network"]
+
+MODEL = "model.safetensors"
+
+
+@dataclass(frozen=True)
+class TrainedNetwork:
+    """A network and how its training went.
+
+    Parameters
+    ----------
+    network : Network
+        With the weights of the epoch of least validation error.
+    history : History
+        All epochs.
+    path : Path
+        The file with the model.
+    validated : bool
+        Whether there were rows for validation; otherwise the training loss decided.
+    """
+
+    network: Network
+    history: History
+    path: Path
+    validated: bool
+
+
+def train_network(
+    data: str | Path | Dataset,
+    folder: str | Path,
+    *,
+    kind: str = "ts-lrc",
+    architecture: str = "mlp",
+    depth: int = 2,
+    width: int = 256,
+    convolutions: int = 1,
+    epochs: int = 10,
+    optimizer: str = "sgd",
+    lr: float = 1e-3,
+    momentum: float = 0.9,
+    weight_decay: float = 1e-3,
+    batch_size: int = 128,
+    patience: int | None = None,
+    components: int | None = None,
+    device: str = "cpu",
+    precision: str | None = None,
+    tensorboard: bool = False,
+    progress: bool = False,
+    seed: int = 0,
+    began: Callable[[Dataset], None] | None = None,
+) -> TrainedNetwork | None:
+    """Train a network and keep the epoch of least validation error.
+
+    A run that was interrupted resumes from its folder. Under ``torchrun`` each of N processes
+    handles ``batch_size`` rows of a batch of N · ``batch_size``.
+
+    Parameters
+    ----------
+    data : str, path or Dataset
+        A data set by name, by path, or loaded already.
+    folder : path
+        For checkpoints, history and ``model.safetensors``.
+    kind : {"ss", "ts-lrc", "ts-ibp-lrc", "ts-ibp"}, default="ts-lrc"
+        The kind of network.
+    architecture : {"mlp", "cnn"}, default="mlp"
+        Its architecture.
+    depth, width, convolutions : int
+        Hidden layers, units of each, and convolutions per block of a CNN.
+    epochs : int, default=10
+        Passes over the data, including those of an interrupted run.
+    optimizer, lr, momentum, weight_decay, batch_size, precision : various
+        As in :class:`tensorswitch.training.Learner`.
+    patience : int, optional
+        Stop after so many epochs without a lower validation error.
+    components : int, optional
+        Principal components of the inputs.
+    device : str, default="cpu"
+        Where to train.
+    tensorboard : bool, default=False
+        Write TensorBoard events.
+    progress : bool, default=False
+        Show a progress bar.
+    seed : int, default=0
+        Of weights and the order of rows.
+    began : callable, optional
+        Called with the data before training starts, in the first process.
+
+    Returns
+    -------
+    TrainedNetwork or None
+        None in all processes but the first.
+    """
+    check_seed(seed)
+    check_device(device)
+    if patience is not None:
+        check_positive(patience=patience)
+    content = data if isinstance(data, Dataset) else load(data)
+    if architecture not in ("mlp", "cnn"):
+        raise ValueError(f"architecture must be mlp or cnn, got {architecture}")
+    split = content.protocol(components or None, flat=architecture == "mlp")
+    shape: dict[str, Any] = {"kind": kind, "depth": depth, "width": width}
+    torch.manual_seed(seed)
+    network = _build(content, split, architecture, convolutions, shape)
+    settings: dict[str, Any] = {
+        "optimizer": optimizer,
+        "lr": lr,
+        "momentum": momentum,
+        "weight_decay": weight_decay,
+        "batch_size": batch_size,
+        "precision": precision,
+    }
+    first = _join_processes(device)
+    learner = Learner(network, seed=seed, device=_own_device(device), **settings)
+    rows = [Rows.from_numpy(x, y) for x, y in zip(split[0:6:2], split[1:6:2], strict=True)]
+    folder = Path(folder)
+    make_folder(folder)
+    if first and began is not None:
+        began(content)
+    about = {"data": content.fingerprint, "components": components or None, "seed": seed}
+    notes = {**about, **settings, **network.description}
+    with only_one(folder) if first else nullcontext():
+        history = train(
+            learner,
+            rows[0],
+            epochs=epochs,
+            patience=patience,
+            validation=rows[1],
+            test=rows[2],
+            folder=folder,
+            notes=notes,
+            tensorboard=tensorboard,
+            progress=progress,
+        )
+        if not first:
+            return None
+        learner.restore(folder / BEST, notes)
+        _save(network, content, split.preparation, folder / MODEL)
+    return TrainedNetwork(network, history, folder / MODEL, len(split.validation) > 0)
+
+
+def _build(
+    content: Dataset, split: Split, architecture: str, convolutions: int, shape: dict[str, Any]
+) -> Network:
+    inputs, classes = split.train.shape[1:], len(content.class_names)
+    if architecture == "mlp":
+        return mlp(inputs[0], classes, **shape)
+    if len(inputs) != 3:
+        raise ValueError(
+            f"a CNN needs images, but {content.name} has rows of {inputs[0]} features; "
+            "use --architecture mlp"
+        )
+    return cnn(inputs[0], inputs[1:], classes, convolutions=convolutions, **shape)
+
+
+def _save(network: Network, content: Dataset, preparation: Preparation, path: Path) -> None:
+    """Write the model with the preparation of its inputs."""
+    tensors = {"mean": torch.from_numpy(preparation.mean)}
+    if preparation.basis is not None:
+        tensors["basis"] = torch.from_numpy(preparation.basis)
+    about = {"class_names": list(content.class_names), "flat": preparation.flat}
+    save_model(network, path, tensors, **about, type=str(content.train_images.dtype))
+
+
+def _join_processes(device: str) -> bool:
+    """Join the processes of torchrun, if any; return whether this is the first process."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not torch.distributed.is_initialized():
+        torch.distributed.init_process_group("nccl" if device.startswith("cuda") else "gloo")
+        atexit.register(torch.distributed.destroy_process_group)
+    return not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
+
+
+def _own_device(device: str) -> str:
+    """Return the device of this process."""
+    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" else device
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a network says of some rows.
+
+    Parameters
+    ----------
+    class_names : list of str
+        The classes that the network knows.
+    probabilities : ndarray of shape (rows, classes)
+        The probability of each class.
+    truth : ndarray of shape (rows,) or None
+        The names of the right classes, if they are known.
+    """
+
+    class_names: list[str]
+    probabilities: np.ndarray
+    truth: np.ndarray | None
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The name of the most probable class of each row."""
+        names: np.ndarray = np.array(self.class_names)[self.probabilities.argmax(1)]
+        return names
+
+    @property
+    def error(self) -> float:
+        """The fraction of rows with a wrong label; nan if the right ones are not known."""
+        return np.nan if self.truth is None else float(np.mean(self.labels != self.truth))
+
+    @property
+    def unknown(self) -> list[str]:
+        """Classes of the rows that the network does not know."""
+        return [] if self.truth is None else sorted({*self.truth} - {*self.class_names})
+
+    def save(self, path: str | Path) -> None:
+        """Write the label and its probability for each row, as CSV.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        """
+        best = self.probabilities.max(1)
+        with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["row", "label", "probability"])
+            pairs = zip(self.labels, best, strict=True)
+            writer.writerows([i, label, f"{p:.6f}"] for i, (label, p) in enumerate(pairs))
+
+
+def predict_network(model: str | Path, data: str | Path) -> Predictions:
+    """Predict with a network that :func:`train_network` wrote.
+
+    Parameters
+    ----------
+    model : path
+        The file, or the folder that it is in.
+    data : str or path
+        A data set, of which the test rows are used, or a ``.npy`` file of rows or images.
+
+    Returns
+    -------
+    Predictions
+    """
+    path = Path(model) / MODEL if Path(model).is_dir() else Path(model)
+    network, extra, notes = load_model_with_extra(path)
+    if "mean" not in extra or "class_names" not in notes:
+        raise ValueError(
+            f"{path} does not describe the preparation of its inputs; "
+            "use a model written by `tensorswitch train`"
+        )
+    images, truth = _rows_to_predict(data)
+    if not len(images):
+        raise ValueError(f"{data} has no rows to predict")
+    if str(images.dtype) != notes.get("type"):
+        raise ValueError(
+            f"{data} contains {images.dtype}, but the model was trained on {notes.get('type')}; "
+            "use the same type, since bytes are scaled as pixels"
+        )
+    if not np.isfinite(images).all():
+        raise ValueError(f"{data} contains NaN or infinity")
+    basis = extra["basis"].numpy() if "basis" in extra else None
+    inputs = Preparation(extra["mean"].numpy(), basis, notes["flat"])(images)
+    outputs = Learner(network).outputs(torch.from_numpy(inputs))
+    return Predictions(notes["class_names"], outputs.softmax(1).numpy(), truth)
+
+
+def _rows_to_predict(data: str | Path) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return rows to predict and, for a data set, their labels."""
+    path = Path(data)
+    if path.suffix == ".npy" and labels_beside(path) is None:
+        return as_rows(path, read_npy(path)), None
+    content = load(data)
+    return content.test_images, np.array(content.class_names)[content.test_labels]
