@@ -7,7 +7,8 @@ from tensorswitch import Routes, switched_linear
 from tensorswitch.features import (
     PatchFeatures,
     as_images,
-    default_patch_size,
+    default_patch_sizes,
+    learn_patch_bank,
     learn_patch_features,
 )
 from tensorswitch.features._windows import averaging, window_of_position
@@ -142,10 +143,10 @@ def test_windows_cover_every_position_once():
 
 def test_transformer_gives_the_numbers_of_the_module():
     images = (255 * some_images(600, 3, 12, 12).permute(0, 2, 3, 1)).byte().numpy()
-    transformer = PatchFeatures(gates=8, size=4, random_state=3).fit(images)
+    transformer = PatchFeatures(200, sizes=(3, 4), random_state=3).fit(images)
     expected = transformer.module_(as_images(images))
     np.testing.assert_array_equal(transformer.transform(images), expected.numpy())
-    again = PatchFeatures(gates=8, size=4, random_state=3).fit(images)
+    again = PatchFeatures(200, sizes=(3, 4), random_state=3).fit(images)
     np.testing.assert_array_equal(again.transform(images), expected.numpy())
 
 
@@ -188,14 +189,38 @@ def test_arrays_that_are_not_images_are_refused(array, shape, message):
 )
 def test_settings_that_do_not_fit_are_refused(images, options, message):
     with pytest.raises(ValueError, match=message):
-        learn_patch_features(images, gates=4, **options)
+        learn_patch_features(images, **{"gates": 4, "size": 3, **options})
 
 
 def test_images_of_another_size_are_refused():
-    module = learn_patch_features(torch.rand(5, 3, 8, 8), gates=4)
+    module = learn_patch_features(torch.rand(5, 3, 8, 8), gates=4, size=3)
     with pytest.raises(ValueError, match="size 1 on axis 1 \\(channels\\), expected 3"):
         module(torch.rand(5, 1, 8, 8))
 
 
 def test_default_patch_sizes():
-    assert [default_patch_size(s, s) for s in (2, 8, 28, 32, 96)] == [2, 3, 6, 6, 8]
+    sides = (2, 3, 8, 28, 32, 48)
+    expected = [(2,), (2, 3), (2, 3, 4), (4, 6, 8), (4, 6, 9), (6, 10, 13)]
+    assert [default_patch_sizes(s, s) for s in sides] == expected
+
+
+def test_bank_joins_the_features_of_each_size():
+    images = some_images(30, height=12, width=12)
+    bank = learn_patch_bank(images, features=330, sizes=(3, 5), grid=2)
+    assert bank.out_features == 328  # 41 gates, 4 windows, score and constant
+    expected = torch.cat([part(images) for part in bank.parts], dim=1)
+    torch.testing.assert_close(bank(images), expected, rtol=0, atol=0)
+    assert [part.size for part in bank.parts] == [3, 5]
+
+
+def test_large_images_are_reduced():
+    images = some_images(4, height=100, width=80)
+    bank = learn_patch_bank(images, features=100)
+    small = F.avg_pool2d(images, 3)
+    again = learn_patch_bank(small, features=100)
+    torch.testing.assert_close(bank(images), again(small))
+
+
+def test_too_few_features_are_refused():
+    with pytest.raises(ValueError, match="too few"):
+        learn_patch_bank(some_images(), features=8)

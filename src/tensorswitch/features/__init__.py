@@ -8,19 +8,29 @@
 A linear readout of ``f`` is a switched linear map whose routes lead from patches to windows, so it
 can be solved in closed form (:class:`tensorswitch.estimators.TSConvRidgeClassifier`).
 
-- :class:`PatchFeatures2d` computes the features, as a torch module;
-- :func:`learn_patch_features` learns whitening, gates and thresholds from images;
+- :class:`PatchFeatures2d` computes the features of one patch size, as a torch module, and
+  :class:`PatchBank2d` those of several sizes;
+- :func:`learn_patch_features` and :func:`learn_patch_bank` learn whitening, gates and thresholds
+  from images;
 - :class:`PatchFeatures` is the scikit-learn transformer with the same numbers.
+
+References
+----------
+Coates, Lee and Ng, An Analysis of Single-Layer Networks in Unsupervised Feature Learning, AISTATS
+2011 (whitened patches, clusters and pooling).
 """
 
-from tensorswitch.features._learning import default_patch_size, learn_patch_features
+from tensorswitch.features._bank import PatchBank2d, learn_patch_bank
+from tensorswitch.features._learning import default_patch_sizes, learn_patch_features
 from tensorswitch.features._module import PatchFeatures2d, as_images
 from tensorswitch.features._transformer import PatchFeatures
 
 __all__ = [
+    "PatchBank2d",
     "PatchFeatures",
     "PatchFeatures2d",
     "as_images",
-    "default_patch_size",
+    "default_patch_sizes",
+    "learn_patch_bank",
     "learn_patch_features",
 ]

@@ -10,11 +10,13 @@ from tensorswitch.features._module import Copies, PatchFeatures2d, positions
 
 SAMPLED_PATCHES = 60_000
 QUANTILE_PATCHES = 5_000
-MOST_POSITIONS = 32  # along an axis; larger images take patches at a distance
+SOURCES = ("clusters", "patches", "random")
+LLOYD_STEPS = 3
+ASSIGNED = 4096  # patches assigned to clusters at a time
 
 
-def default_patch_size(height: int, width: int) -> int:
-    """Return a patch size for images: a fifth of the shorter side, from 3 to 8.
+def default_patch_sizes(height: int, width: int) -> tuple[int, ...]:
+    """Return patch sizes for images: an eighth, a fifth and more than a quarter of the image.
 
     Parameters
     ----------
@@ -23,20 +25,17 @@ def default_patch_size(height: int, width: int) -> int:
 
     Returns
     -------
-    int
-        Height and width of the patches.
+    tuple of int
+        Different heights and widths of patches, the smallest first.
 
     Examples
     --------
-    >>> default_patch_size(32, 32)
-    6
+    >>> default_patch_sizes(32, 32)
+    (4, 6, 9)
     """
-    return min(max(3, round(min(height, width) / 5)), 8, height, width)
-
-
-def default_stride(height: int, width: int, size: int) -> int:
-    """Return the distance between patches that leaves at most 32 along an axis."""
-    return max(1, -(-(max(height, width) - size + 1) // MOST_POSITIONS))
+    side = min(height, width)
+    sizes = (max(least, round(side * share)) for least, share in ((2, 0.125), (3, 0.2), (4, 0.28)))
+    return tuple(sorted({min(size, side) for size in sizes}))
 
 
 @torch.no_grad()
@@ -44,13 +43,13 @@ def learn_patch_features(
     images: Tensor,
     *,
     gates: int = 1024,
-    size: int | None = None,
-    stride: int | None = None,
+    size: int,
+    stride: int = 1,
     components: int = 48,
-    open_fraction: float = 0.2,
+    open_fraction: float = 0.3,
     floor: float = 0.3,
     shrinkage: float = 0.05,
-    gates_from: str = "patches",
+    gates_from: str = "clusters",
     grid: int = 2,
     copies: Copies = "score",
     pool: str = "mean",
@@ -65,22 +64,22 @@ def learn_patch_features(
         Images to learn from. Labels are not used.
     gates : int, default=1024
         Number of gates.
-    size : int, optional
-        Height and width of the patches. By default a fifth of the image, from 3 to 8.
-    stride : int, optional
-        Distance between patches. By default 1, and more for images larger than about 40 pixels.
+    size : int
+        Height and width of the patches.
+    stride : int, default=1
+        Distance between patches.
     components : int, default=48
         Number of principal components of the patches that are kept.
-    open_fraction : float, default=0.2
+    open_fraction : float, default=0.3
         Share of the patches for which each gate is open.
     floor : float, default=0.3
         Deviation that is added to that of each patch when it is normalised, in units of the root
         mean square deviation, so that flat patches stay flat.
     shrinkage : float, default=0.05
         Added to the variances of the components when they are whitened, in units of their mean.
-    gates_from : {"patches", "random"}, default="patches"
-        Gate weights are whitened patches of the images, or drawn from a normal distribution; both
-        have unit length.
+    gates_from : {"clusters", "patches", "random"}, default="clusters"
+        Gate weights are the directions of clusters of whitened patches (spherical k-means), single
+        patches, or drawn from a normal distribution. They have unit length.
     grid, copies, pool, power
         As in :class:`PatchFeatures2d`.
     generator : torch.Generator, optional
@@ -98,16 +97,13 @@ def learn_patch_features(
     """
     check_floating("images", images)
     check_shape("images", images, (None,) * 4, "(images, channels, height, width)")
-    check_positive(gates=gates, components=components)
+    check_positive(gates=gates, components=components, size=size, stride=stride)
     if not 0 < open_fraction < 1:
         raise ValueError(f"open_fraction must be between 0 and 1, got {open_fraction!r}")
-    if gates_from not in ("patches", "random"):
-        raise ValueError(f"gates_from must be 'patches' or 'random', got {gates_from!r}")
+    if gates_from not in SOURCES:
+        known = ", ".join(map(repr, SOURCES))
+        raise ValueError(f"gates_from must be one of {known}, got {gates_from!r}")
     channels, height, width = images.shape[1:]
-    size = default_patch_size(height, width) if size is None else size
-    check_positive(size=size)
-    stride = default_stride(height, width, size) if stride is None else stride
-    check_positive(stride=stride)
     if not len(images):
         raise ValueError("there are no images to learn patches from")
     generator = torch.Generator().manual_seed(0) if generator is None else generator
@@ -126,8 +122,12 @@ def learn_patch_features(
     kept = min(components, patches.shape[1] - 1, len(patches))
     whitening = _whitening(patches - mean, max(1, kept), shrinkage)
     whitened = (patches - mean) @ whitening
-    gate_weight = _gates(whitened, contrast, gates, gates_from, generator)
-    scores = whitened[:QUANTILE_PATCHES] @ gate_weight.t()
+    # Flat patches are neither gates nor do they decide on thresholds, which noise on a plain
+    # background would then cross.
+    count = max(gates, min(QUANTILE_PATCHES, len(patches)))
+    chosen = torch.multinomial(contrast + 1e-12, count, count > len(patches), generator=generator)
+    gate_weight = _gates(whitened, whitened[chosen[:gates]], gates_from, generator)
+    scores = whitened[chosen[:QUANTILE_PATCHES]] @ gate_weight.t()
     threshold = torch.quantile(scores, 1 - open_fraction, dim=0)
     return PatchFeatures2d(
         (whitening - whitening.mean(0)).t().reshape(-1, channels, size, size),
@@ -150,7 +150,8 @@ def _sampled(images: Tensor, size: int, stride: int, generator: torch.Generator)
     count = min(SAMPLED_PATCHES, len(images) * rows * columns)
     view = images.unfold(2, size, stride).unfold(3, size, stride)
     image, row, column = (
-        torch.randint(limit, (count,), generator=generator) for limit in (len(images), rows, columns)
+        torch.randint(limit, (count,), generator=generator)
+        for limit in (len(images), rows, columns)
     )
     return view[image, :, row, column].flatten(1)
 
@@ -166,15 +167,18 @@ def _whitening(patches: Tensor, components: int, shrinkage: float) -> Tensor:
     return (vectors * scales)[:, :components].to(patches)
 
 
-def _gates(
-    whitened: Tensor, contrast: Tensor, gates: int, gates_from: str, generator: torch.Generator
-) -> Tensor:
-    """Return gate weights of unit length; flat patches are not chosen."""
+def _gates(patches: Tensor, first: Tensor, gates_from: str, generator: torch.Generator) -> Tensor:
+    """Return gate weights of unit length; ``first`` are the patches to start from."""
     if gates_from == "random":
-        found = torch.randn(gates, whitened.shape[1], generator=generator).to(whitened)
-    else:
-        place = torch.multinomial(
-            contrast.clamp(min=1e-12), gates, gates > len(whitened), generator=generator
-        )
-        found = whitened[place]
-    return found / found.norm(dim=1, keepdim=True).clamp(min=1e-12)
+        return _unit(torch.randn(first.shape, generator=generator).to(first))
+    found = _unit(first)
+    for _ in range(LLOYD_STEPS if gates_from == "clusters" else 0):
+        nearest = torch.cat([(part @ found.t()).argmax(1) for part in patches.split(ASSIGNED)])
+        total = torch.zeros_like(found).index_add_(0, nearest, patches)
+        # A cluster that no patch belongs to keeps its direction.
+        found = torch.where(total.square().sum(1, keepdim=True) > 0, _unit(total), found)
+    return found
+
+
+def _unit(rows: Tensor) -> Tensor:
+    return rows / rows.norm(dim=1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)

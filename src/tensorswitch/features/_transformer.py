@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -10,8 +11,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from tensorswitch.features._learning import learn_patch_features
-from tensorswitch.features._module import Copies, PatchFeatures2d, as_images
+from tensorswitch.features._bank import PatchBank2d, learn_patch_bank
+from tensorswitch.features._module import Copies, as_images
 
 IMAGES = 512  # converted at a time
 
@@ -23,22 +24,23 @@ class PatchFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    gates : int, default=1024
-        Number of gates.
-    size : int, optional
-        Height and width of the patches. By default a fifth of the image, from 3 to 8.
-    stride : int, optional
-        Distance between patches. By default 1, and more for large images.
+    features : int, default=8192
+        Number of features to aim at; the number of gates follows from it.
+    sizes : sequence of int, optional
+        Heights and widths of patches. By default an eighth, a fifth and more than a quarter of the
+        image. Images of more than 48 pixels along an axis are reduced first.
+    stride : int, default=1
+        Distance between patches.
     components : int, default=48
         Number of principal components of the patches that are kept.
-    open_fraction : float, default=0.2
+    open_fraction : float, default=0.3
         Share of the patches for which each gate is open.
     floor : float, default=0.3
         Added to the deviation of each patch, in units of the root mean square deviation.
     shrinkage : float, default=0.05
         Added to the variances of the components, in units of their mean.
-    gates_from : {"patches", "random"}, default="patches"
-        Where gate weights come from.
+    gates_from : {"clusters", "patches", "random"}, default="clusters"
+        Where gate weights come from; see :func:`learn_patch_features`.
     grid : int, default=2
         There are ``grid × grid`` windows.
     copies : "score" or int, default="score"
@@ -54,7 +56,7 @@ class PatchFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    module_ : PatchFeatures2d
+    module_ : PatchBank2d
         The torch module that computes the features.
     n_features_out_ : int
         Number of features.
@@ -68,21 +70,21 @@ class PatchFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     >>> from sklearn.datasets import load_digits
     >>> from tensorswitch.features import PatchFeatures
     >>> images = load_digits().images  # (1797, 8, 8)
-    >>> PatchFeatures(gates=32).fit(images).transform(images[:10]).shape
+    >>> PatchFeatures(256).fit(images).transform(images[:10]).shape
     (10, 256)
     """
 
     def __init__(
         self,
-        gates: int = 1024,
+        features: int = 8192,
         *,
-        size: int | None = None,
-        stride: int | None = None,
+        sizes: Sequence[int] | None = None,
+        stride: int = 1,
         components: int = 48,
-        open_fraction: float = 0.2,
+        open_fraction: float = 0.3,
         floor: float = 0.3,
         shrinkage: float = 0.05,
-        gates_from: str = "patches",
+        gates_from: str = "clusters",
         grid: int = 2,
         copies: Copies = "score",
         pool: str = "mean",
@@ -90,8 +92,8 @@ class PatchFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         image_shape: tuple[int, ...] | None = None,
         random_state: Any = 0,
     ) -> None:
-        self.gates = gates
-        self.size = size
+        self.features = features
+        self.sizes = sizes
         self.stride = stride
         self.components = components
         self.open_fraction = open_fraction
@@ -105,7 +107,7 @@ class PatchFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.image_shape = image_shape
         self.random_state = random_state
 
-    module_: PatchFeatures2d
+    module_: PatchBank2d
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn whitening, gates and thresholds from images.
@@ -126,7 +128,7 @@ class PatchFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         image_shape, random_state = settings.pop("image_shape"), settings.pop("random_state")
         seed = int(check_random_state(random_state).randint(2**31))
         settings["generator"] = torch.Generator().manual_seed(seed)
-        self.module_ = learn_patch_features(as_images(X, image_shape), **settings)
+        self.module_ = learn_patch_bank(as_images(X, image_shape), **settings)
         self.n_features_out_ = self.module_.out_features
         return self
 
