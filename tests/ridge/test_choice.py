@@ -75,7 +75,7 @@ def gcv(x, targets, gate_weights, weight, alpha, rows):
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_alphas_are_compared_by_generalised_cross_validation(solver, weights, rows, monkeypatch):
     # So that an estimated trace is nearly exact.
-    monkeypatch.setattr("tensorswitch.ridge._penalty.PROBES", 4000)
+    monkeypatch.setattr("tensorswitch.ridge.gcv.PROBES", 4000)
     x, targets, gate_weights = problem(rows=rows)
     targets = targets + 2 * x[:, :2].relu()
     weight = (
@@ -86,7 +86,14 @@ def test_alphas_are_compared_by_generalised_cross_validation(solver, weights, ro
     scale = float(weight.mean())
     alphas = [100.0 * scale, 10.0 * scale, scale, 1e-4 * scale]
     solution = solve(
-        x, targets, gate_weights, alphas, solver=solver, sample_weight=weight, tol=1e-10
+        x,
+        targets,
+        gate_weights,
+        alphas,
+        solver=solver,
+        sample_weight=weight,
+        tol=1e-10,
+        selection="gcv",
     )
     count = float(weight.sum() if weights == "whole" else len(x))
     expected = [gcv(x, targets, gate_weights, weight, a, count) for a in alphas]

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from tensorswitch.ridge import RidgeStatistics, draw_gates
-from tensorswitch.ridge._penalty import least_gcv
 from tensorswitch.ridge._quadrature import Quadrature, pieces
+from tensorswitch.ridge.gcv import _Judge, gcv_score
+from tensorswitch.ridge.moments import System
 
 
 def positive(order, dtype=torch.float64):
@@ -47,18 +48,34 @@ def sums():
     )
 
 
+@pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("span", [1e1, 1e3, 1e6])
-def test_quadrature_agrees_with_a_factorisation_per_alpha(sums, span):
+def test_quadrature_agrees_with_a_factorisation_per_alpha(sums, span, fit_intercept):
     values = [
         float(sums.mean_diagonal() * v)
         for v in torch.logspace(math.log10(span) / 2, -math.log10(span) / 2, 8)
     ]
-    judge = sums._judge(values)
+    judge = _Judge(System(sums.moments()[0], fit_intercept), values)
     for value in values:
-        quick, exact = judge(value, True), sums._fit(value, True)
-        assert quick.squared_error == pytest.approx(exact.squared_error, rel=1e-3)
+        (error, freedom), (exact_error, exact_freedom) = judge(value), judge.alone(value)
+        assert error == pytest.approx(exact_error, rel=1e-3)
         # GCV depends on rows − freedom.
-        assert quick.freedom == pytest.approx(exact.freedom, abs=1e-3 * sums.rows)
+        assert freedom == pytest.approx(exact_freedom, abs=1e-3 * sums.rows)
+
+
+def exact_path(statistics, values):
+    """Compute GCV errors with a factorisation per λ."""
+    judge = _Judge(System(statistics.moments()[0], False), values)
+    return [(v, gcv_score(*judge.alone(v), statistics.rows)) for v in values]
+
+
+@pytest.mark.parametrize("shift", [-0.05, 0.0, 1.0])
+def test_vectors_are_the_function_of_the_matrix(shift):
+    matrix, starts = positive(60), torch.randn(60, 4, dtype=torch.float64)
+    nodes, vectors = torch.linalg.eigh(matrix)
+    f = vectors * (nodes / (1 + shift * nodes)) @ vectors.T
+    found = Quadrature(lambda v: matrix @ v, starts, 25, keep_basis=True).product(shift)
+    torch.testing.assert_close(found, f @ starts, rtol=1e-6, atol=1e-8)
 
 
 def test_a_path_is_cut_where_it_is_too_long():
@@ -75,23 +92,21 @@ def test_a_weak_signal_is_not_overlooked():
         [torch.randn(12, 12, dtype=torch.float64)], 1, dtype=torch.float64
     ).update(x, targets)
     for values in ([1e-8, 1e4, 1e6], [10.0**k for k in range(-8, 7)]):
-        chosen, exact = (
-            statistics.solve(values),
-            least_gcv(values, 1.0, statistics.rows, statistics._fit),
-        )
-        assert chosen.alpha == exact.alpha < 1e-3
-        for (_, quick), (_, slow) in zip(chosen.path, exact.path, strict=True):
+        chosen = statistics.solve(values, selection="gcv")
+        exact = exact_path(statistics, sorted(values, reverse=True))
+        assert chosen.alpha == min(exact, key=lambda pair: pair[1])[0] < 1e-3
+        for (_, quick), (_, slow) in zip(chosen.path, exact, strict=True):
             assert quick == pytest.approx(slow, rel=1e-2)
 
 
 def test_the_chosen_solution_is_that_of_the_exact_path(sums):
     values = [float(sums.mean_diagonal() * 10.0**k) for k in range(-5, 4)]
-    chosen = sums.solve(values)
-    exact = least_gcv(values, 1.0, sums.rows, sums._fit)
-    assert chosen.alpha == exact.alpha
+    chosen = sums.solve(values, selection="gcv")
+    exact = exact_path(sums, values[::-1])
+    assert chosen.alpha == min(exact, key=lambda pair: pair[1])[0]
     assert torch.equal(chosen.weight, sums.solve(chosen.alpha).weight)
-    assert [v for v, _ in chosen.path] == [v for v, _ in exact.path]
-    for (_, quick), (_, slow) in zip(chosen.path, exact.path, strict=True):
+    assert [v for v, _ in chosen.path] == [v for v, _ in exact]
+    for (_, quick), (_, slow) in zip(chosen.path, exact, strict=True):
         assert quick == pytest.approx(slow, rel=1e-2)
 
 

@@ -2,313 +2,160 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
-from sklearn.utils import check_random_state
+from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from tensorswitch._checks import check_positive, from_numpy
-from tensorswitch._pca import principal_components
-from tensorswitch._progress import progress_bar
 from tensorswitch.estimators._labels import check_classes, check_partial_fit, class_places
+from tensorswitch.estimators._ridge_base import TSRidgeBase, can_update, row_hashes_of
+from tensorswitch.estimators._ridge_docs import documented
 from tensorswitch.estimators._transaction import unchanged_on_error
-from tensorswitch.ridge import RidgeStatistics, Solution, apply_readout, choose_solver, draw_gates
-from tensorswitch.ridge._penalty import check_alphas
-from tensorswitch.ridge._validation import Problem
-from tensorswitch.ridge.choice import solve_checked
+from tensorswitch.kernel_ridge import Calibration
+from tensorswitch.ridge import apply_readout
+from tensorswitch.ridge.rows import fold_of_hashes
+from tensorswitch.ridge.solving import left_out_readouts
 
 __all__ = ["TSRidgeClassifier", "TSRidgeRegressor"]
 
-PREDICT_ROWS = 8192
+log = logging.getLogger("tensorswitch.ridge")
+
+CALIBRATED_ROWS = 2_000
 
 
-def _sums(model: _TSRidge) -> bool:
-    if model.solver not in ("auto", "streaming"):
-        raise AttributeError(
-            f"partial_fit needs solver='streaming' or 'auto', got solver={model.solver!r}"
-        )
-    return True
+class _Held(NamedTuple):
+    """A sample of rows to calibrate with: those with the lowest hashes.
 
+    ``outputs`` are those of readouts that have not seen the row, or None as long as they are left
+    to the sums of the folds.
+    """
 
-class _Front(NamedTuple):
-    """The steps before the readout: optional PCA, a constant input for the intercept, and gates."""
+    hashes: Tensor
+    x: Tensor
+    places: np.ndarray
+    weight: np.ndarray
+    outputs: np.ndarray | None
 
-    mean: np.ndarray | None
-    basis: np.ndarray | None
-    intercept: bool
-    gate_weights: list[Tensor]
-
-    def __call__(self, X: np.ndarray) -> Tensor:
-        if self.basis is not None:
-            X = (X - self.mean) @ self.basis
-        x = from_numpy(np.ascontiguousarray(X))
-        return torch.nn.functional.pad(x, (0, 1), value=1.0) if self.intercept else x
-
-
-class _TSRidge(BaseEstimator):  # type: ignore[misc]
-    """Base class: gates, PCA and the choice of solver, for targets of shape (rows, outputs)."""
-
-    def __init__(
-        self,
-        gates: Sequence[int] | int = (64,),
-        alpha: float | str | Sequence[float | str] = "mean",
-        *,
-        solver: str = "auto",
-        components: int | None = None,
-        fit_intercept: bool = True,
-        tol: float = 1e-4,
-        max_iter: int = 500,
-        forgetting: float = 1.0,
-        memory_gb: float | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.gates = gates
-        self.alpha = alpha
-        self.solver = solver
-        self.components = components
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.forgetting = forgetting
-        self.memory_gb = memory_gb
-        self.random_state = random_state
-        self.verbose = verbose
-
-    _front: _Front
-    _statistics: RidgeStatistics | None
-    _solution: Solution | None
-
-    def _fit(self, X: np.ndarray, targets: np.ndarray, sample_weight: Any) -> None:
-        """Fit all rows at once, with any solver."""
-        weight = self._weights(X, sample_weight)
-        front = self._new_front(X, weight)
-        x, t = front(X), from_numpy(targets)
-        problem = Problem.checked(x, t, front.gate_weights, weight, "relu")
-        options: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter}
-        with progress_bar(type(self).__name__, self.verbose) as bar:
-            solved = solve_checked(
-                problem,
-                self.alpha,
-                self.solver,
-                self.memory_gb,
-                forgetting=self.forgetting,
-                watch=lambda note: bar(note=note),
-                **options,
-            )
-        self._keep(front, solved.solver, solved.statistics, solved.solution)
-
-    def _partial_fit(
-        self, X: np.ndarray, targets: np.ndarray, sample_weight: Any, first: bool
-    ) -> None:
-        """Add rows to the sums; the readout is solved lazily, when it is next needed."""
-        weight = self._weights(X, sample_weight)
-        if not first and self._statistics is None:
-            raise ValueError(
-                f"the model was fitted by the {self.solver_!r} solver, which cannot be updated; "
-                "fit it with solver='streaming'"
-            )
-        front = self._new_front(X, weight) if first else self._front
-        x, t = front(X), from_numpy(targets)
-        if not first:
-            assert self._statistics is not None
-            self._statistics.update(x, t, weight)
-            self._solution = None
-            return
-        check_alphas(self.alpha, 1.0)
-        sizes = (len(x), x.shape[1], self._gates(), t.shape[1])
-        choose_solver(
-            *sizes, solver="streaming", memory_gb=self.memory_gb, dtype=x.dtype, in_chunks=True
-        )
-        statistics = RidgeStatistics(
-            front.gate_weights, t.shape[1], dtype=x.dtype, forgetting=self.forgetting
-        ).update(x, t, weight)
-        self._keep(front, "streaming", statistics, None)
-
-    def _keep(
-        self,
-        front: _Front,
-        solver: str,
-        statistics: RidgeStatistics | None,
-        solution: Solution | None,
-    ) -> None:
-        self._front, self.solver_ = front, solver
-        self._statistics, self._solution = statistics, solution
-        self.gate_weights_ = [w.numpy() for w in front.gate_weights]
-
-    def _new_front(self, X: np.ndarray, weight: Tensor | None) -> _Front:
-        """Fit principal components and draw gate weights from Glorot's uniform distribution."""
-        random = check_random_state(self.random_state)
-        mean = basis = None
-        if self.components is not None:
-            check_positive(components=self.components)
-            if self.components > min(X.shape):
-                raise ValueError(
-                    f"components={self.components} exceeds the smaller of {X.shape[0]} rows and "
-                    f"{X.shape[1]} features"
-                )
-            s = np.ones(len(X), X.dtype) if weight is None else weight.numpy()
-            mean = (s @ X / max(s.sum(), np.finfo(X.dtype).tiny)).astype(X.dtype)
-            basis = principal_components(np.sqrt(s)[:, None] * (X - mean), int(self.components))
-        n_in = (X.shape[1] if basis is None else basis.shape[1]) + bool(self.fit_intercept)
-        generator = torch.Generator().manual_seed(random.randint(2**31))
-        gate_weights = draw_gates(n_in, self._gates(), generator, from_numpy(X[:0]).dtype)
-        if self.fit_intercept:
-            # In the first layer the constant input, above it the gate that is always open.
-            constant = n_in - 1
-            for w in gate_weights:
-                w[0] = 0
-                w[0, constant] = 1
-                constant = 0
-        return _Front(mean, basis, bool(self.fit_intercept), gate_weights)
-
-    def _gates(self) -> list[int]:
-        sizes: list[Any] = [self.gates] if np.ndim(self.gates) == 0 else list(self.gates)  # type: ignore[arg-type]
-        if not sizes:
-            raise ValueError("gates is empty: give the number of gates of at least one layer")
-        for size in sizes:
-            check_positive(gates=size)
-        return [int(size) for size in sizes]
-
-    @staticmethod
-    def _weights(X: np.ndarray, sample_weight: Any) -> Tensor | None:
-        if sample_weight is None:
-            return None
-        return from_numpy(
-            _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
+    def only(self, rows: Any) -> _Held:
+        outputs = None if self.outputs is None else self.outputs[rows]
+        index = torch.as_tensor(rows)
+        return _Held(
+            self.hashes[index], self.x[index], self.places[rows], self.weight[rows], outputs
         )
 
-    @property
-    def solution_(self) -> Solution:
-        """The readout with its λ and, if several were tried, their GCV errors."""
-        check_is_fitted(self, "solver_")
-        if self._solution is None:
-            assert self._statistics is not None
-            self._solution = self._statistics.solve(self.alpha)
-        return self._solution
+    def joined(self, other: _Held) -> _Held:
+        both = _Held(
+            torch.cat([self.hashes, other.hashes]),
+            torch.cat([self.x, other.x]),
+            np.concatenate([self.places, other.places]),
+            np.concatenate([self.weight, other.weight]),
+            None,
+        )
+        return both.lowest()
 
-    @property
-    def n_iter_(self) -> int:
-        """Number of iterations of conjugate gradients, 1 for the direct solvers."""
-        return max(1, self.solution_.iterations)
+    def lowest(self) -> _Held:
+        return self.only(np.sort(self.hashes.argsort(stable=True)[:CALIBRATED_ROWS].numpy()))
 
-    @property
-    def alpha_(self) -> float:
-        """The penalty λ that was used."""
-        return self.solution_.alpha
-
-    @property
-    def coef_(self) -> np.ndarray:
-        """The readout, of shape (n_L, …, n_1, n_inputs, n_outputs)."""
-        return self.solution_.weight.numpy()
-
-    def _outputs(self, X: Any) -> np.ndarray:
-        check_is_fitted(self, "solver_")
-        X = validate_data(self, X, dtype=self.gate_weights_[0].dtype, order="C", reset=False)
-        weight, front = self.solution_.weight, self._front
-        parts = [
-            apply_readout(front(X[start : start + PREDICT_ROWS]), front.gate_weights, weight)
-            for start in range(0, len(X), PREDICT_ROWS)
-        ]
-        return torch.cat(parts).numpy()
-
-    def _validated(
-        self, X: Any, y: Any, first: bool, **options: Any
-    ) -> tuple[np.ndarray, np.ndarray]:
-        dtype = [np.float64, np.float32] if first else self.gate_weights_[0].dtype
-        X, y = validate_data(self, X, y, dtype=dtype, order="C", reset=first, **options)
-        return X, y
+    def without(self, hashes: Tensor) -> _Held:
+        left = hashes.tolist()
+        keep = []
+        for place, value in enumerate(self.hashes.tolist()):
+            if value in left:
+                left.remove(value)
+            else:
+                keep.append(place)
+        return self.only(np.array(keep, dtype=np.int64))
 
 
-class TSRidgeClassifier(ClassifierMixin, _TSRidge):  # type: ignore[misc]
+@documented
+class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
     """Classifier by ridge regression of ±1 targets on a TS representation with random gates.
 
-        W = argmin Σ ‖Wᵀ z − t‖² + λ ‖W‖²,        z = h_L ⊗ … ⊗ h_1 ⊗ x
+        W, c = argmin Σ ‖Wᵀ z + c − t‖² + λ ‖W‖²,        z = h_L ⊗ … ⊗ h_1 ⊗ x
 
     The gates are drawn at random and stay fixed [1]_, so training takes one pass over the data and
     one linear system. ``fit`` takes all rows at once. ``partial_fit`` takes them in chunks, keeps
-    sums whose size does not depend on the number of rows, and computes the same solution.
+    sums whose size does not depend on the number of rows, and computes the same solution; classes
+    may appear later, and ``remove`` takes rows out again.
 
     Parameters
     ----------
-    gates : int or sequence of int, default=(64,)
-        Number of gates of each layer, ``(n_1, …, n_L)``. An integer is a single layer.
-    alpha : float, "mean" or a sequence of these, default="mean"
-        The ridge penalty λ. "mean" is the mean of the diagonal of ``Σ z zᵀ``, as in the paper. Of
-        several values, the one with the lowest generalised cross-validation error [2]_ is used,
-        which costs little more than a single value.
-    solver : {"auto", "streaming", "matrix-free", "dual"}, default="auto"
-        "streaming" accumulates a Gram matrix, "matrix-free" runs conjugate gradients, and "dual"
-        factorises a kernel matrix, for few rows. All compute the same solution. "auto" picks the
-        one with the least estimated work that fits into memory and logs the reason.
-    components : int, optional
-        Number of principal components to project on first. They are fitted by ``fit`` on all rows
-        and by ``partial_fit`` on the first chunk. By default there is no projection.
-    fit_intercept : bool, default=True
-        Whether gates and readout have biases: a constant input is appended, and the first gate of
-        each layer is always open. The paper's networks have no biases.
-    tol : float, default=1e-4
-        Relative residual at which conjugate gradients stop.
-    max_iter : int, default=500
-        Maximum number of iterations of conjugate gradients.
-    forgetting : float, default=1.0
-        Factor in (0, 1] by which each ``partial_fit`` multiplies the previous sums, for data that
-        drifts.
-    memory_gb : float, optional
-        Memory budget in GiB. By default 70 % of the memory that is available when fitting.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the gate weights.
-    verbose : bool, default=False
-        Show a progress bar for conjugate gradients.
+    {parameters}
+    class_weight : dict or "balanced", optional
+        Weights of the classes. "balanced" weighs each class by the inverse of its frequency, which
+        needs all rows at once.
+    {last parameters}
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         The class labels, sorted.
-    gate_weights_ : list of ndarray of shape (n_l, n_{l-1})
-        The gate weights of each layer.
-    coef_ : ndarray of shape (n_L, …, n_1, n_inputs, n_outputs)
-        The readout. With an intercept, the last input is the constant one.
-    alpha_ : float
-        The penalty λ that was used.
-    solver_ : str
-        The solver that was used.
-    solution_ : Solution
-        The readout with λ, the number of iterations and, if several values of λ were tried, the
-        error of each.
-    n_iter_ : int
-        Number of iterations of conjugate gradients, 1 for the direct solvers.
-    n_features_in_ : int
-        Number of features seen during fit.
+    {attributes}
 
     See Also
     --------
     TSRidgeRegressor : Ridge regression on the same representation.
 
-    References
-    ----------
-    .. [1] C.-Y. Tsai, A. Saxe and D. Cox, "Tensor Switching Networks", NIPS 2016, arXiv:1610.10087.
-    .. [2] G. H. Golub, M. Heath and G. Wahba, "Generalized Cross-Validation as a Method for
-       Choosing a Good Ridge Parameter", Technometrics 21(2), 1979.
+    {references}
 
     Examples
     --------
     >>> from sklearn.datasets import load_digits
     >>> from tensorswitch.estimators import TSRidgeClassifier
     >>> X, y = load_digits(return_X_y=True)
-    >>> model = TSRidgeClassifier(gates=(128, 32), random_state=0).fit(X[:1000] / 16, y[:1000])
-    >>> bool(model.score(X[1000:] / 16, y[1000:]) > 0.94)
+    >>> model = TSRidgeClassifier(random_state=0).fit(X[:1000], y[:1000])
+    >>> bool(model.score(X[1000:], y[1000:]) > 0.94)
     True
     """
 
+    _left_out_wanted = True
+
+    def __init__(
+        self,
+        gates: Sequence[int] | int | str = "auto",
+        alpha: float | str | Sequence[float | str] = "cv",
+        *,
+        solver: str = "auto",
+        standardize: Any = "auto",
+        components: int | None = None,
+        fit_intercept: bool = True,
+        selection: str = "cv",
+        tol: float = 1e-4,
+        max_iter: int = 500,
+        forgetting: float = 1.0,
+        memory_gb: float | None = None,
+        class_weight: Any = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            gates,
+            alpha,
+            solver=solver,
+            standardize=standardize,
+            components=components,
+            fit_intercept=fit_intercept,
+            selection=selection,
+            tol=tol,
+            max_iter=max_iter,
+            forgetting=forgetting,
+            memory_gb=memory_gb,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.class_weight = class_weight
+
     classes_: np.ndarray
+    _held: _Held
+    _calibration: Calibration | None
 
     @unchanged_on_error
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -316,12 +163,12 @@ class TSRidgeClassifier(ClassifierMixin, _TSRidge):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Training samples.
         y : array-like of shape (n_samples,)
             Class labels.
         sample_weight : array-like of shape (n_samples,), optional
-            Weights of the samples, 1 by default.
+            Weights of the samples, 1 by default. A weight of two is a repeated sample.
 
         Returns
         -------
@@ -330,53 +177,198 @@ class TSRidgeClassifier(ClassifierMixin, _TSRidge):  # type: ignore[misc]
         """
         X, y = self._validated(X, y, True)
         check_classification_targets(y)
-        classes = check_classes(y)
-        self._fit(X, self._targets(y, classes, X.dtype), sample_weight)
+        weight = self._weights(X, sample_weight)
+        used = slice(None) if weight is None else weight > 0
+        classes = check_classes(y[used])
+        known = y if weight is None else np.where(used, y, classes[0])  # others have no weight
+        places = class_places(known, classes)
+        weight = self._class_weights(X, y[used], places, classes, weight)
+        solved = self._fit(X, self._targets(places, len(classes), X.dtype), weight)
         self.classes_ = classes
+        outputs = None if solved.left_out is None else solved.left_out.numpy()
+        self._held = self._sample(X, places, weight, outputs)
+        self._calibration = None
         return self
 
-    @available_if(_sums)  # type: ignore[untyped-decorator]
+    @available_if(can_update)  # type: ignore[untyped-decorator]
     @unchanged_on_error
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Add a chunk of rows; the readout is solved when it is next needed.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             A chunk of samples.
         y : array-like of shape (n_samples,)
-            Class labels.
+            Class labels. Later chunks may contain new ones.
         classes : array-like of shape (n_classes,), optional
-            All labels that any chunk may contain. Required in the first call.
+            All labels of the first chunk, and more if they are known. Required in the first call.
         sample_weight : array-like of shape (n_samples,), optional
-            Weights of the samples, 1 by default.
+            Weights of the samples, 1 by default. A weight of two is a repeated sample.
 
         Returns
         -------
         self : object
             The fitted estimator.
         """
-        first = not hasattr(self, "solver_")
+        first = not self._started()
         known = check_partial_fit(None if first else self.classes_, classes)
         X, y = self._validated(X, y, first)
         check_classification_targets(y)
-        self._partial_fit(X, self._targets(y, known, X.dtype), sample_weight, first)
+        if not first:
+            self._grow(y)
+            known = self.classes_
+        places = class_places(y, known)
+        weight = self._class_weights(X, None, places, known, self._weights(X, sample_weight))
+        self._partial_fit(X, self._targets(places, len(known), X.dtype), weight, first)
         self.classes_ = known
+        held = self._sample(X, places, weight, None)
+        self._held = held if first else self._held.joined(held)
+        self._calibration = None
         return self
 
+    @available_if(can_update)  # type: ignore[untyped-decorator]
+    @unchanged_on_error
+    def remove(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Take rows out again, as if they had never been there.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples that were fitted.
+        y : array-like of shape (n_samples,)
+            Their labels.
+        sample_weight : array-like of shape (n_samples,), optional
+            The weights they were fitted with, 1 by default.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator. The columns' means and deviations, principal components and gates
+            stay as they are.
+        """
+        check_is_fitted(self, "solver_")
+        X, y = self._validated(X, y, False)
+        places = class_places(y, self.classes_)
+        weight = self._class_weights(X, None, places, self.classes_, self._weights(X, sample_weight))
+        self._remove(X, self._targets(places, len(self.classes_), X.dtype), weight)
+        self._held = self._held.without(row_hashes_of(X))
+        self._calibration = None
+        return self
+
+    def _grow(self, y: np.ndarray) -> None:
+        """Add classes that appear for the first time; so far, no row belonged to them."""
+        labels = check_classes(np.concatenate([np.unique(y), self.classes_]))
+        kinds = {array.dtype.kind in "OUS" for array in (y, self.classes_)}
+        if len(kinds) > 1:
+            class_places(y, self.classes_)  # raises
+        if len(labels) == len(self.classes_):
+            return
+        statistics, old = self._sums().copy(), len(self.classes_)
+        places = class_places(self.classes_, labels)
+        columns, signs, offsets = [0] * len(labels), [0.0] * len(labels), [-1.0] * len(labels)
+        for before, after in enumerate(places):
+            columns[after], offsets[after] = 0 if old == 2 else before, 0.0
+            signs[after] = -1.0 if old == 2 and before == 0 else 1.0
+        statistics.retarget(columns, signs, offsets)
+        self._statistics, self.classes_ = statistics, labels
+        self._held = self._held._replace(places=places[self._held.places], outputs=None)
+        fitted = self._fitted
+        self._fitted = fitted._replace(shift=np.zeros(len(labels)))
+
+    def _class_weights(
+        self,
+        X: Any,
+        y: np.ndarray | None,
+        places: np.ndarray,
+        classes: np.ndarray,
+        weight: np.ndarray | None,
+    ) -> np.ndarray | None:
+        """Return sample weights times those of the classes; without ``y``, rows come in chunks."""
+        if self.class_weight is None:
+            return weight
+        if y is None and isinstance(self.class_weight, str):
+            raise ValueError(
+                f"class_weight={self.class_weight!r} needs all rows at once; for partial_fit and "
+                "remove, pass a dict of weights"
+            )
+        factors = compute_class_weight(
+            self.class_weight, classes=classes, y=classes if y is None else y
+        )
+        found: np.ndarray = (1.0 if weight is None else weight) * factors[places]
+        return found.astype(np.float32 if X.dtype == np.float32 else np.float64)
+
     @staticmethod
-    def _targets(y: np.ndarray, classes: np.ndarray, dtype: Any) -> np.ndarray:
+    def _targets(places: np.ndarray, classes: int, dtype: Any) -> np.ndarray:
         """Return targets of ±1, with a column per class, or a single column for two classes."""
-        member = class_places(y, classes)[:, None] == np.arange(len(classes))
-        targets = np.where(member, 1, -1).astype(dtype)
-        return targets[:, 1:] if len(classes) == 2 else targets
+        targets = np.where(places[:, None] == np.arange(classes), 1, -1).astype(dtype)
+        return targets[:, 1:] if classes == 2 else targets
+
+    def _sample(
+        self, X: Any, places: np.ndarray, weight: np.ndarray | None, outputs: np.ndarray | None
+    ) -> _Held:
+        """Return the rows to calibrate with."""
+        weight = np.ones(len(places)) if weight is None else weight.astype(np.float64)
+        known = weight > 0
+        if outputs is not None:
+            known &= np.isfinite(outputs).all(1)
+        hashes = row_hashes_of(X)
+        rows = np.flatnonzero(known)
+        rows = rows[np.argsort(hashes.numpy()[rows], kind="stable")[:CALIBRATED_ROWS]]
+        x = self._fitted.front(X[rows]) if outputs is None else torch.empty(len(rows), 0)
+        outputs = None if outputs is None else outputs[rows]
+        return _Held(hashes[torch.from_numpy(rows)], x, places[rows], weight[rows], outputs)
+
+    def _calibrated(self) -> Calibration:
+        """Fit the temperature to outputs for rows that their readout has not seen."""
+        if self._calibration is None:
+            held = self._held
+            outputs = held.outputs if held.outputs is not None else self._left_out(held)
+            known = np.isfinite(outputs).all(1)
+            if not known.any():
+                known, outputs = np.ones(1, bool), np.ones((1, outputs.shape[1]))
+                held = held.only(np.zeros(1, dtype=np.int64))._replace(places=np.ones(1, int))
+            self._calibration = Calibration.fit(
+                outputs[known], held.places[known], held.weight[known], temperature_only=True
+            )
+        return self._calibration
+
+    def _left_out(self, held: _Held) -> np.ndarray:
+        """Return the outputs for sampled rows of the readouts of the other folds."""
+        statistics, solution = self._sums(), self.solution_
+        front = self._fitted.front
+        if statistics.folds == 1:
+            log.warning(
+                "probabilities are calibrated on rows that were learned from, since there is no "
+                "memory for the sums of folds; they may be too confident"
+            )
+            outputs = apply_readout(
+                held.x, front.gate_weights, solution.weight, intercept=solution.intercept
+            )
+            return outputs.numpy()
+        folds = fold_of_hashes(held.hashes, statistics.folds)
+        judged = range(1) if statistics.held_out else range(statistics.folds)
+        readouts = left_out_readouts(
+            statistics.moments(), solution.alpha, front.intercept, judged
+        )
+        outputs = np.full((len(folds), statistics.out_features), np.nan)
+        for fold, (weight, intercept) in readouts.items():
+            rows = (folds == fold).nonzero().flatten()
+            found = apply_readout(
+                held.x[rows],
+                front.gate_weights,
+                weight.view(solution.weight.shape),
+                intercept=intercept,
+            )
+            outputs[rows.numpy()] = found.numpy()
+        return outputs
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the outputs of the readout.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Samples.
 
         Returns
@@ -388,12 +380,31 @@ class TSRidgeClassifier(ClassifierMixin, _TSRidge):  # type: ignore[misc]
         outputs = self._outputs(X)
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probability of each class.
+
+        They are the softmax of the outputs times a temperature, which minimises the log-loss of
+        training rows whose outputs come from readouts that have not seen them.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Probabilities, in the order of ``classes_``.
+        """
+        outputs = self._outputs(X)
+        return self._calibrated().probabilities(outputs.astype(np.float64))
+
     def predict(self, X: Any) -> np.ndarray:
         """Predict the class with the largest output.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Samples.
 
         Returns
@@ -407,75 +418,32 @@ class TSRidgeClassifier(ClassifierMixin, _TSRidge):  # type: ignore[misc]
         return self.classes_[places]  # type: ignore[no-any-return]
 
 
-class TSRidgeRegressor(MultiOutputMixin, RegressorMixin, _TSRidge):  # type: ignore[misc]
+@documented
+class TSRidgeRegressor(MultiOutputMixin, RegressorMixin, TSRidgeBase):  # type: ignore[misc]
     """Ridge regression on a TS representation with random gates.
 
-        W = argmin Σ ‖Wᵀ z − t‖² + λ ‖W‖²,        z = h_L ⊗ … ⊗ h_1 ⊗ x
+        W, c = argmin Σ ‖Wᵀ z + c − t‖² + λ ‖W‖²,        z = h_L ⊗ … ⊗ h_1 ⊗ x
 
     The gates are drawn at random and stay fixed [1]_, so training takes one pass over the data and
     one linear system. ``fit`` takes all rows at once. ``partial_fit`` takes them in chunks, keeps
-    sums whose size does not depend on the number of rows, and computes the same solution. Targets
-    may have several columns.
+    sums whose size does not depend on the number of rows, and computes the same solution;
+    ``remove`` takes rows out again. Targets may have several columns. Fitting ``a·y + b`` gives the
+    predictions ``a·p + b``.
 
     Parameters
     ----------
-    gates : int or sequence of int, default=(64,)
-        Number of gates of each layer, ``(n_1, …, n_L)``. An integer is a single layer.
-    alpha : float, "mean" or a sequence of these, default="mean"
-        The ridge penalty λ. "mean" is the mean of the diagonal of ``Σ z zᵀ``, as in the paper. Of
-        several values, the one with the lowest generalised cross-validation error [2]_ is used,
-        which costs little more than a single value.
-    solver : {"auto", "streaming", "matrix-free", "dual"}, default="auto"
-        "streaming" accumulates a Gram matrix, "matrix-free" runs conjugate gradients, and "dual"
-        factorises a kernel matrix, for few rows. All compute the same solution. "auto" picks the
-        one with the least estimated work that fits into memory and logs the reason.
-    components : int, optional
-        Number of principal components to project on first. They are fitted by ``fit`` on all rows
-        and by ``partial_fit`` on the first chunk. By default there is no projection.
-    fit_intercept : bool, default=True
-        Whether gates and readout have biases: a constant input is appended, and the first gate of
-        each layer is always open. The paper's networks have no biases.
-    tol : float, default=1e-4
-        Relative residual at which conjugate gradients stop.
-    max_iter : int, default=500
-        Maximum number of iterations of conjugate gradients.
-    forgetting : float, default=1.0
-        Factor in (0, 1] by which each ``partial_fit`` multiplies the previous sums, for data that
-        drifts.
-    memory_gb : float, optional
-        Memory budget in GiB. By default 70 % of the memory that is available when fitting.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the gate weights.
-    verbose : bool, default=False
-        Show a progress bar for conjugate gradients.
+    {parameters}
+    {last parameters}
 
     Attributes
     ----------
-    gate_weights_ : list of ndarray of shape (n_l, n_{l-1})
-        The gate weights of each layer.
-    coef_ : ndarray of shape (n_L, …, n_1, n_inputs, n_outputs)
-        The readout. With an intercept, the last input is the constant one.
-    alpha_ : float
-        The penalty λ that was used.
-    solver_ : str
-        The solver that was used.
-    solution_ : Solution
-        The readout with λ, the number of iterations and, if several values of λ were tried, the
-        error of each.
-    n_iter_ : int
-        Number of iterations of conjugate gradients, 1 for the direct solvers.
-    n_features_in_ : int
-        Number of features seen during fit.
+    {attributes}
 
     See Also
     --------
     TSRidgeClassifier : Classification with the same representation.
 
-    References
-    ----------
-    .. [1] C.-Y. Tsai, A. Saxe and D. Cox, "Tensor Switching Networks", NIPS 2016, arXiv:1610.10087.
-    .. [2] G. H. Golub, M. Heath and G. Wahba, "Generalized Cross-Validation as a Method for
-       Choosing a Good Ridge Parameter", Technometrics 21(2), 1979.
+    {references}
 
     Examples
     --------
@@ -483,11 +451,12 @@ class TSRidgeRegressor(MultiOutputMixin, RegressorMixin, _TSRidge):  # type: ign
     >>> from tensorswitch.estimators import TSRidgeRegressor
     >>> X = np.random.default_rng(0).normal(size=(2000, 3))
     >>> y = np.abs(X).sum(1)
-    >>> model = TSRidgeRegressor(gates=64, alpha=1.0, random_state=0).fit(X[:1500], y[:1500])
+    >>> model = TSRidgeRegressor(gates=64, random_state=0).fit(X[:1500], y[:1500])
     >>> bool(model.score(X[1500:], y[1500:]) > 0.94)
     True
     """
 
+    _scaled_targets = True
     _flat: bool
 
     @unchanged_on_error
@@ -496,12 +465,12 @@ class TSRidgeRegressor(MultiOutputMixin, RegressorMixin, _TSRidge):  # type: ign
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Training samples.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets.
         sample_weight : array-like of shape (n_samples,), optional
-            Weights of the samples, 1 by default.
+            Weights of the samples, 1 by default. A weight of two is a repeated sample.
 
         Returns
         -------
@@ -509,49 +478,78 @@ class TSRidgeRegressor(MultiOutputMixin, RegressorMixin, _TSRidge):  # type: ign
             The fitted estimator.
         """
         X, y = self._validated(X, y, True, multi_output=True, y_numeric=True)
-        self._fit(X, self._targets(y, X.dtype), sample_weight)
+        self._fit(X, self._targets(y), self._weights(X, sample_weight))
         self._flat = y.ndim == 1
         return self
 
-    @available_if(_sums)  # type: ignore[untyped-decorator]
+    @available_if(can_update)  # type: ignore[untyped-decorator]
     @unchanged_on_error
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Add a chunk of rows; the readout is solved when it is next needed.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             A chunk of samples.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets.
         sample_weight : array-like of shape (n_samples,), optional
-            Weights of the samples, 1 by default.
+            Weights of the samples, 1 by default. A weight of two is a repeated sample.
 
         Returns
         -------
         self : object
             The fitted estimator.
         """
-        first = not hasattr(self, "solver_")
+        first = not self._started()
         X, y = self._validated(X, y, first, multi_output=True, y_numeric=True)
+        self._check_axes(y, first)
+        self._partial_fit(X, self._targets(y), self._weights(X, sample_weight), first)
+        self._flat = y.ndim == 1
+        return self
+
+    @available_if(can_update)  # type: ignore[untyped-decorator]
+    @unchanged_on_error
+    def remove(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Take rows out again, as if they had never been there.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples that were fitted.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Their targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            The weights they were fitted with, 1 by default.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator. The columns' means and deviations, principal components and gates
+            stay as they are.
+        """
+        check_is_fitted(self, "solver_")
+        X, y = self._validated(X, y, False, multi_output=True, y_numeric=True)
+        self._check_axes(y, False)
+        self._remove(X, self._targets(y), self._weights(X, sample_weight))
+        return self
+
+    def _check_axes(self, y: np.ndarray, first: bool) -> None:
         if not first and (y.ndim == 1) != self._flat:
             raise ValueError(
                 f"y has {y.ndim} axes, but the first chunk had {1 if self._flat else 2}"
             )
-        self._partial_fit(X, self._targets(y, X.dtype), sample_weight, first)
-        self._flat = y.ndim == 1
-        return self
 
     @staticmethod
-    def _targets(y: np.ndarray, dtype: Any) -> np.ndarray:
-        return np.ascontiguousarray(y.reshape(len(y), -1), dtype=dtype)
+    def _targets(y: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(y.reshape(len(y), -1), dtype=np.float64)
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict targets.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Samples.
 
         Returns

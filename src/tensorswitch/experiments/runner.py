@@ -219,7 +219,13 @@ def _ridge(experiment: Experiment, split: Split, classes: int) -> Result:
     start = time.perf_counter()
     mean = mean_diagonal(x, deep_gates(x, gate_weights)) or 1.0  # 0 if all inputs are zero
     solution = solve_ridge(
-        x, targets, gate_weights, [a * mean for a in experiment.alphas], tol=experiment.tol
+        x,
+        targets,
+        gate_weights,
+        [a * mean for a in experiment.alphas],
+        tol=experiment.tol,
+        fit_intercept=False,
+        selection="gcv",
     )
     seconds = time.perf_counter() - start
 

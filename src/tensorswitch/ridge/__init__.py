@@ -13,8 +13,10 @@ There are three solvers, which compute the same solution:
 
 :func:`choose_solver` picks the solver with the lowest estimated cost among those that fit into
 memory, and :func:`solve` runs it. With ``alpha="mean"`` λ is the mean of the diagonal of ``C``, as
-in the paper [1]_. Given several values, each solver selects the one with the lowest generalised
-cross-validation (GCV) error [2]_.
+in the paper [1]_. Given several values, the dual solver selects the one with the lowest exact
+leave-one-out error, the others the one with the lowest exact cross-validation error; generalised
+cross-validation (GCV) [2]_ is available on request. With ``fit_intercept=True`` there is an
+intercept that is not penalised.
 
 References
 ----------
@@ -24,17 +26,22 @@ References
 """
 
 from tensorswitch.ridge._cholesky import SingularError
-from tensorswitch.ridge._penalty import effective_rows
 from tensorswitch.ridge._solution import Solution, mean_diagonal
-from tensorswitch.ridge.choice import Choice, choose_solver, solve
+from tensorswitch.ridge.choice import Choice, choose_solver
+from tensorswitch.ridge.dispatch import solve
 from tensorswitch.ridge.dual import solve_dual
 from tensorswitch.ridge.matrix_free import solve_matrix_free
+from tensorswitch.ridge.moments import Moments
+from tensorswitch.ridge.penalty import effective_rows
 from tensorswitch.ridge.readout import apply_readout
+from tensorswitch.ridge.rows import fold_of_rows
+from tensorswitch.ridge.solving import solve_moments
 from tensorswitch.ridge.statistics import RidgeStatistics
 from tensorswitch.switches import deep_gates, draw_gates
 
 __all__ = [
     "Choice",
+    "Moments",
     "RidgeStatistics",
     "SingularError",
     "Solution",
@@ -43,8 +50,10 @@ __all__ = [
     "deep_gates",
     "draw_gates",
     "effective_rows",
+    "fold_of_rows",
     "mean_diagonal",
     "solve",
     "solve_dual",
     "solve_matrix_free",
+    "solve_moments",
 ]

@@ -41,10 +41,12 @@ def pair_index(units: int, device: torch.device | str = "cpu") -> Tensor:
     return index
 
 
-def add_gram(packed: Tensor, cross: Tensor, x: Tensor, gates: Tensor, errors: Tensor) -> None:
+def add_gram(
+    packed: Tensor, cross: Tensor, x: Tensor, gates: Tensor, errors: Tensor, sign: int = 1
+) -> None:
     """Add the Gram matrix of the rows to ``packed`` and ``Σ_b h_bj x_b e_bᵀ`` to ``cross``.
 
-    ``cross`` has the shape (units, inputs, outputs).
+    ``cross`` has the shape (units, inputs, outputs). With ``sign=-1`` the sums are subtracted.
     """
     rows, units = gates.shape
     if not rows:
@@ -73,14 +75,16 @@ def add_gram(packed: Tensor, cross: Tensor, x: Tensor, gates: Tensor, errors: Te
                 )
         places = index[members[i], members[j]]
         for total, (_, upper, columns) in zip(totals, strips, strict=True):
-            packed[:, columns].index_add_(0, places, total.index_select(1, upper).to(packed.dtype))
+            sums = total.index_select(1, upper).to(packed.dtype)
+            packed[:, columns].index_add_(0, places, sums, alpha=sign)
     for start in range(0, units, size):
         block = tuple(range(start, min(start + size, units)))
         pattern, slots = _pieces(_codes(bits, block), 2 ** len(block))
         opens = ((pattern >> torch.arange(len(block), device=x.device)[:, None]) & 1).to(x.dtype)
         for part, copies in _copies(both, slots):
             sums = opens[:, part] @ _products(copies[:, :, :n_in], copies[:, :, n_in:])
-            cross[start : start + len(block)] += sums.view(len(block), n_in, -1).to(cross.dtype)
+            sums = sums.view(len(block), n_in, -1).to(cross.dtype)
+            cross[start : start + len(block)].add_(sums, alpha=sign)
 
 
 def _codes(bits: Tensor, block: tuple[int, ...]) -> Tensor:

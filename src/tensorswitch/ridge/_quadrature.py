@@ -4,12 +4,14 @@ With ``A = (C + λ₀I)⁻¹`` and ``δ = λ − λ₀``,
 
     (C + λI)⁻¹ = f(A),        f(a) = a / (1 + δa)
 
-Generalised cross-validation needs ``vᵀ f(A) v`` and ``vᵀ f(A)² v``. One run of the Lanczos
+Generalised cross-validation needs ``vᵀ f(A) v`` and ``vᵀ f(A)² v``, cross-validation the vectors
+``f(A) v``. One run of the Lanczos
 algorithm on A, started at v, gives a tridiagonal matrix T with ``vᵀ f(A) v ≈ ‖v‖² [f(T)]₁₁`` for
 every λ [1]_. If λ and λ₀ differ by a factor q, the pole of f is so far from the spectrum that each
 step reduces the error by a factor of ((√q − 1) / (√q + 1))², whatever the spectrum. With q up to
 ``REACH``, twelve steps leave less than a thousandth. A path of values is therefore cut into pieces
 that reach no further than this to either side of λ₀, and each piece has its own factorisation.
+Vectors converge half as fast, so their pieces are shorter.
 
 References
 ----------
@@ -29,11 +31,11 @@ __all__ = ["Quadrature", "pieces"]
 STEPS, REACH = 12, 32.0  # a piece spans 32², slightly more than three decades
 
 
-def pieces(values: Sequence[float]) -> list[list[float]]:
-    """Cut decreasing values into pieces within a factor ``REACH`` of their geometric middle."""
+def pieces(values: Sequence[float], reach: float = REACH) -> list[list[float]]:
+    """Cut decreasing values into pieces within a factor ``reach`` of their geometric middle."""
     cut: list[list[float]] = []
     for value in values:
-        if cut and cut[-1][0] <= REACH**2 * value:
+        if cut and cut[-1][0] <= reach**2 * value:
             cut[-1].append(value)
         else:
             cut.append([value])
@@ -44,8 +46,13 @@ class Quadrature:
     """Gauss quadrature for a symmetric positive operator, with a rule per column of ``starts``."""
 
     def __init__(
-        self, apply: Callable[[Tensor], Tensor], starts: Tensor, steps: int = STEPS
+        self,
+        apply: Callable[[Tensor], Tensor],
+        starts: Tensor,
+        steps: int = STEPS,
+        keep_basis: bool = False,
     ) -> None:
+        self.basis: list[Tensor] = []
         columns = starts.shape[1]
         norm = starts.double().norm(dim=0)
         self.squares = norm.square()
@@ -55,6 +62,8 @@ class Quadrature:
         steps = min(steps, len(starts))
         matrix = torch.zeros(columns, steps, steps, dtype=torch.float64, device="cpu")
         for step in range(steps):
+            if keep_basis:
+                self.basis.append(v)
             u = apply(v) - beta * before
             alpha = (v * u).sum(0)
             u -= alpha * v
@@ -67,10 +76,23 @@ class Quadrature:
             before, v = v, torch.where(beta > 0, u / beta.clamp(min=torch.finfo(u.dtype).tiny), 0)
         nodes, vectors = torch.linalg.eigh(matrix)
         self.nodes, self.weights = nodes.clamp(min=0), vectors[:, 0].square()
+        self.vectors = vectors
 
     def sums(self, shift: float) -> tuple[Tensor, Tensor]:
         """Return ``vᵀ f(A) v`` and ``vᵀ f(A)² v`` of each column, for ``δ = shift``."""
-        # Where the Krylov space was exhausted T is zero, and those nodes have no weight.
-        f = self.nodes / (1 + shift * self.nodes).clamp(min=torch.finfo(torch.float64).tiny)
+        f = self._function(shift)
         squares = self.squares.cpu()
         return squares * (self.weights * f).sum(1), squares * (self.weights * f.square()).sum(1)
+
+    def product(self, shift: float) -> Tensor:
+        """Return ``f(A) v`` of each column, for ``δ = shift``; needs ``keep_basis``."""
+        parts = self.vectors * (self._function(shift) * self.vectors[:, 0])[:, None]
+        coefficients = parts.sum(2) * self.squares.sqrt().cpu()[:, None]
+        result = torch.zeros_like(self.basis[0])
+        for step, v in enumerate(self.basis):
+            result += v * coefficients[:, step].to(v)
+        return result
+
+    def _function(self, shift: float) -> Tensor:
+        # Where the Krylov space was exhausted T is zero, and those nodes have no weight.
+        return self.nodes / (1 + shift * self.nodes).clamp(min=torch.finfo(torch.float64).tiny)

@@ -24,8 +24,10 @@ class Solution(NamedTuple):
         Norm of the residual relative to ``Zᵀ T``, the largest over the outputs; 0 for the direct
         solvers.
     path : tuple of (float, float), default=()
-        If several values of λ were tried, each with its generalised cross-validation error, in
-        decreasing order of λ.
+        If several values of λ were tried, each with its error, in decreasing order of λ. The error
+        is the mean squared error of rows that were left out, or the GCV error.
+    intercept : Tensor of shape (out,), optional
+        The intercept c, in float64. None without one.
     """
 
     weight: Tensor
@@ -33,14 +35,7 @@ class Solution(NamedTuple):
     iterations: int = 0
     residual: float = 0.0
     path: tuple[tuple[float, float], ...] = ()
-
-
-class Fit(NamedTuple):
-    """The solution for one λ and, if requested, the terms of its GCV error."""
-
-    solution: Solution
-    squared_error: float = math.nan
-    freedom: float = math.nan  # effective degrees of freedom, tr Z (ZᵀZ + λI)⁻¹ Zᵀ
+    intercept: Tensor | None = None
 
 
 def mean_diagonal(x: Tensor, gates: Sequence[Tensor], sample_weight: Tensor | None = None) -> float:

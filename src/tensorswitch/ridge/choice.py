@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from tensorswitch._memory import available_memory
 from tensorswitch.ridge._cholesky import PANEL
 from tensorswitch.ridge._gram import packed_shape
-from tensorswitch.ridge._penalty import Alpha, log
-from tensorswitch.ridge._solution import Solution
-from tensorswitch.ridge._validation import Problem
-from tensorswitch.ridge.dual import KERNEL_ROWS, dual
-from tensorswitch.ridge.matrix_free import Watch, matrix_free
+from tensorswitch.ridge.dual import KERNEL_ROWS
+from tensorswitch.ridge._preconditioner import sample_bytes
+from tensorswitch.ridge.folds import DIRECT, FOLDS, judged_folds
+from tensorswitch.ridge.penalty import log
 from tensorswitch.ridge.readout import BLOCK_BYTES
-from tensorswitch.ridge.statistics import RidgeStatistics
-from tensorswitch.switches import Switch
 
 SOLVERS = ("streaming", "matrix-free", "dual")
-ITERATIONS = 60  # of conjugate gradients, typically
-LITTLE = 1e9  # multiply-adds: below this the work hardly matters, and streaming can be continued
+ITERATIONS = 30  # of conjugate gradients, typically
+LITTLE = 1e8  # multiply-adds: below this the work hardly matters, and streaming can be continued
+CALL = 2e5  # multiply-adds in the time of a call of torch on little data
 
 
 class Choice(NamedTuple):
@@ -50,6 +47,8 @@ def requirements(
     gates: Sequence[int],
     out_features: int,
     dtype: torch.dtype = torch.float32,
+    alphas: int = 1,
+    sums: int = 1,
 ) -> list[Choice]:
     """Estimate the requirements of each solver.
 
@@ -65,6 +64,10 @@ def requirements(
         Number of outputs.
     dtype : torch.dtype, default=torch.float32
         Data type of the rows.
+    alphas : int, default=1
+        Number of values of λ to choose from.
+    sums : int, default=1
+        Number of sums that the streaming solver keeps, of one fold each.
 
     Returns
     -------
@@ -77,16 +80,25 @@ def requirements(
     weights = features * out_features * size
     blocks = max(1.0, units * (units - 1) / 56)
     packed = math.prod(packed_shape(units, in_features)) * size
+    judged = len(judged_folds(FOLDS, rows)) if alphas > 1 else 0
+    # Values of λ within two decades share a factorisation.
+    factorised = 1 + judged * (alphas if features <= DIRECT else math.ceil(alphas / 4))
+    iterations = ITERATIONS * (1 + judged * alphas / 2)
+    columns = 1 + judged
     return [
         Choice(
             "streaming",
-            packed + _factor_bytes(features, size) + 3 * weights + 2 * BLOCK_BYTES,
-            blocks * rows * in_features**2 + features**3 / 6,
+            (sums + 2 * (sums > 1)) * packed
+            + _factor_bytes(features, size)
+            + 3 * weights
+            + 2 * BLOCK_BYTES,
+            blocks * (rows * in_features**2 + sums * 12 * CALL)
+            + factorised * (features**3 / 6 + features**2 * in_features / 8 + 10 * CALL),
         ),
         Choice(
             "matrix-free",
-            held + 7 * weights + 2 * BLOCK_BYTES,
-            ITERATIONS * 2 * rows * features * out_features,
+            held * (1 + (columns > 1)) + 7 * columns * weights + sample_bytes(rows, features, size) + 2 * BLOCK_BYTES,
+            iterations * (2 * rows * features * out_features + 20 * CALL),
         ),
         Choice(
             "dual",
@@ -95,7 +107,8 @@ def requirements(
             + 2 * 8 * rows * min(rows, KERNEL_ROWS)
             + 2 * weights
             + 2 * BLOCK_BYTES,
-            rows**2 * (in_features + sum(gates)) + rows**3 / 3,
+            2 * rows**2 * (in_features + sum(gates))  # twice as long, in float64
+            + (2 * rows**3 / 3 + 20 * CALL) * (1 if alphas == 1 else 1 + 4 * alphas),
         ),
     ]
 
@@ -120,6 +133,8 @@ def choose_solver(
     memory_gb: float | None = None,
     dtype: torch.dtype = torch.float32,
     in_chunks: bool = False,
+    alphas: int = 1,
+    sums: int = 1,
 ) -> Choice:
     """Choose the solver with the least estimated work that fits into memory.
 
@@ -142,6 +157,10 @@ def choose_solver(
     in_chunks : bool, default=False
         Whether the rows arrive in chunks, which only the streaming solver supports. It only affects
         the advice in the error message.
+    alphas : int, default=1
+        Number of values of λ to choose from.
+    sums : int, default=1
+        Number of sums that the streaming solver keeps, of one fold each.
 
     Returns
     -------
@@ -170,7 +189,7 @@ def choose_solver(
     if memory_gb is not None and not memory_gb > 0:
         raise ValueError(f"memory_gb must be above 0, got {memory_gb!r}")
     budget = 0.7 * available_memory() if memory_gb is None else memory_gb * 2**30
-    options = requirements(rows, in_features, gates, out_features, dtype)
+    options = requirements(rows, in_features, gates, out_features, dtype, alphas, sums)
     fitting = sorted((o for o in options if o.memory <= budget), key=_preference)
     wanted = options if solver == "auto" else [o for o in options if o.solver == solver]
     chosen = next((o for o in fitting if o in wanted), None)
@@ -199,111 +218,3 @@ def choose_solver(
             tried,
         )
     return chosen
-
-
-class Solved(NamedTuple):
-    """A solution, its solver, and the statistics if the solver keeps any."""
-
-    solution: Solution
-    solver: str
-    statistics: RidgeStatistics | None
-
-
-def solve(
-    x: Tensor,
-    targets: Tensor,
-    gate_weights: Sequence[Tensor],
-    alpha: Alpha = "mean",
-    *,
-    solver: str = "auto",
-    sample_weight: Tensor | None = None,
-    tol: float = 1e-3,
-    max_iter: int = 500,
-    memory_gb: float | None = None,
-    watch: Watch | None = None,
-    switch: Switch | str = "relu",
-) -> Solution:
-    """Solve ``(Zᵀ diag(s) Z + λI) W = Zᵀ diag(s) T`` for rows in memory.
-
-    Parameters
-    ----------
-    x : Tensor of shape (rows, n_0)
-        The inputs.
-    targets : Tensor of shape (rows, out)
-        The targets.
-    gate_weights : sequence of Tensor
-        The fixed gate weights of each layer, of shape (n_l, units below).
-    alpha : float, "mean" or a sequence of these, default="mean"
-        The penalty λ; "mean" is the mean of the diagonal of ``Zᵀ diag(s) Z``. Of several values,
-        the one with the lowest generalised cross-validation error is used.
-    solver : {"auto", "streaming", "matrix-free", "dual"}, default="auto"
-        The solver. "auto" is the one that :func:`choose_solver` picks.
-    sample_weight : Tensor of shape (rows,), optional
-        Weights s of the rows, 1 by default.
-    tol : float, default=1e-3
-        Relative residual at which conjugate gradients stop.
-    max_iter : int, default=500
-        Maximum number of iterations of conjugate gradients.
-    memory_gb : float, optional
-        Memory budget in GiB. By default 70 % of the memory that is available now.
-    watch : callable, optional
-        Called with a note on progress, where a solver iterates.
-    switch : Switch or str, default="relu"
-        The switch that opens the gates.
-
-    Returns
-    -------
-    Solution
-        The readout, with the λ that was used.
-
-    Raises
-    ------
-    MemoryError
-        If no permitted solver fits into the budget.
-    ValueError
-        If the arguments are inconsistent, or the system is singular to working precision.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from tensorswitch.ridge import apply_readout, draw_gates, solve
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> x = torch.randn(500, 4, generator=generator)
-    >>> gate_weights = draw_gates(4, [16], generator)
-    >>> solution = solve(x, x.abs(), gate_weights, alpha=0.1)
-    >>> error = apply_readout(x, gate_weights, solution.weight) - x.abs()
-    >>> bool(error.square().mean() < 0.05)
-    True
-    """
-    problem = Problem.checked(x, targets, gate_weights, sample_weight, switch)
-    options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "watch": watch}
-    return solve_checked(problem, alpha, solver, memory_gb, **options).solution
-
-
-def solve_checked(
-    problem: Problem,
-    alpha: Alpha,
-    solver: str = "auto",
-    memory_gb: float | None = None,
-    *,
-    tol: float = 1e-3,
-    max_iter: int = 500,
-    forgetting: float = 1.0,
-    watch: Watch | None = None,
-) -> Solved:
-    """Choose a solver for a validated problem and run it; see :func:`solve`.
-
-    ``forgetting`` is the forgetting factor of the statistics that the streaming solver returns.
-    """
-    x, targets, gate_weights, sample_weight, switch = problem
-    gates, out = [len(w) for w in gate_weights], targets.shape[-1]
-    sizes = (len(x), x.shape[-1], gates, out)
-    name = choose_solver(*sizes, solver=solver, memory_gb=memory_gb, dtype=x.dtype).solver
-    if name == "streaming":
-        options: dict[str, Any] = {"dtype": x.dtype, "forgetting": forgetting, "switch": switch}
-        statistics = RidgeStatistics(gate_weights, out, **options)
-        statistics.add(x, targets, sample_weight)
-        return Solved(statistics.solve(alpha), name, statistics)
-    if name == "dual":
-        return Solved(dual(problem, alpha), name, None)
-    return Solved(matrix_free(problem, alpha, tol, max_iter, watch=watch), name, None)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from tensorswitch.ridge._cholesky import SingularError, SymmetricPanels
-from tensorswitch.ridge._penalty import Alpha, effective_rows, least_gcv
-from tensorswitch.ridge._solution import Fit, Solution, mean_diagonal
-from tensorswitch.ridge._validation import Problem, check_some_rows
+from tensorswitch.ridge._cholesky import CholeskyFactor, SingularError, SymmetricPanels
+from tensorswitch.ridge._solution import Solution, mean_diagonal
+from tensorswitch.ridge.problem import Problem, check_some_rows
+from tensorswitch.ridge.gcv import gcv_score
+from tensorswitch.ridge.penalty import Alpha, effective_rows, least_error, log, penalties
 from tensorswitch.ridge.readout import ReadoutMap, outer_first
+from tensorswitch.ridge.rows import distinct_rows
 from tensorswitch.switches import Switch, deep_gates
 
 KERNEL_ROWS = 512  # computed at a time
 MOST_ERROR = 1e-4  # largest relative error of the solution that rounding may cause
+MANY_ROWS = 4_000  # from which a sample of rows is left out for outputs
+SAMPLED_ROWS = 1_000
 
 
 @torch.no_grad()
@@ -27,11 +33,14 @@ def solve_dual(
     *,
     sample_weight: Tensor | None = None,
     switch: Switch | str = "relu",
+    fit_intercept: bool = False,
+    selection: str = "cv",
 ) -> Solution:
     """Solve for ``W = Zᵀ (K + λI)⁻¹ T`` with the kernel ``K = Z Zᵀ``, in float64.
 
     The kernel is computed as ``(X Xᵀ) ∘ Π_l (H_l H_lᵀ)`` and factorised, which suits problems with
     many more features than rows. With sample weights s, rows and targets are scaled by ``√s``.
+    Identical rows are merged first.
 
     Parameters
     ----------
@@ -41,13 +50,18 @@ def solve_dual(
         The targets.
     gate_weights : sequence of Tensor
         The fixed gate weights of each layer, of shape (n_l, units below).
-    alpha : float, "mean" or a sequence of these, default="mean"
-        The penalty λ; "mean" is the mean of the diagonal of ``ZᵀZ``. Of several values, the one
-        with the lowest generalised cross-validation error is used.
+    alpha : float, str or a sequence of these, default="mean"
+        The penalty λ: a number; "mean", the mean of the diagonal of ``ZᵀZ``, or a multiple of it
+        such as "0.1 mean"; several of these; or "cv" or "gcv" for a range of multiples.
     sample_weight : Tensor of shape (rows,), optional
         Weights of the rows, 1 by default.
     switch : Switch or str, default="relu"
         The switch that opens the gates.
+    fit_intercept : bool, default=False
+        Whether to add an intercept that is not penalised.
+    selection : {"cv", "gcv"}, default="cv"
+        How one of several λ is chosen: by exact leave-one-out error, where identical rows are left
+        out together, or by generalised cross-validation.
 
     Returns
     -------
@@ -70,46 +84,172 @@ def solve_dual(
     torch.Size([8, 16, 4, 1])
     """
     problem = Problem.checked(x, targets, gate_weights, sample_weight, switch)
-    return dual(problem, alpha)
+    return dual(problem, alpha, fit_intercept, selection)[0]
 
 
-def dual(problem: Problem, alpha: Alpha) -> Solution:
-    """Solve a validated problem."""
+def dual(
+    problem: Problem,
+    alpha: Alpha,
+    fit_intercept: bool = False,
+    selection: str = "cv",
+    left_out: bool = False,
+) -> tuple[Solution, Tensor | None]:
+    """Solve a validated problem.
+
+    With ``left_out``, also return the outputs for each row of the readout of all other rows, of
+    shape (rows, out), with NaN where they are not known.
+    """
     with torch.autocast(problem.x.device.type, enabled=False):
-        return _solve(problem, alpha)
+        system = _DualSystem(problem, fit_intercept)
+        values, selection = penalties(alpha, system.mean, selection)
+        errors: list[float] = []
+        for value in values if len(values) > 1 else []:
+            try:
+                errors.append(system.error(value, selection))
+            except SingularError:
+                if not errors:  # smaller values are worse conditioned, so they would fail too
+                    raise
+                log.info("alpha %.3g is too small for working precision and is skipped", value)
+                break
+        values = values[: len(errors)] if errors else values
+        best = least_error(values, errors) if errors else values[0]
+        path = tuple(zip(values, errors, strict=True)) if errors else ()
+        solved = system.solve(best)
+        outputs = system.left_out(solved, best) if left_out else None
+        return system.solution(solved, best, path), outputs
 
 
-def _solve(problem: Problem, alpha: Alpha) -> Solution:
-    x, targets, gate_weights, sample_weight, switch = problem
-    gates = deep_gates(x, gate_weights, switch)
-    weights = x.new_ones(len(x)).double() if sample_weight is None else sample_weight.double()
-    check_some_rows(float(weights.sum()))
-    rows, root = x.double(), weights.sqrt()[:, None]
-    z, goal = ReadoutMap(rows, gates, None), targets.double() * root
-    kernel = _kernel_rows(rows * root, gates)
+class _Solved(NamedTuple):
+    factor: CholeskyFactor
+    dual: Tensor  # (A + λI)⁻¹ P √s T
 
-    def fit(value: float, judged: bool) -> Fit:
-        factor = SymmetricPanels.from_rows(len(rows), kernel, rows, KERNEL_ROWS).cholesky(value)
-        dual = factor.solve(goal)
-        # One step of iterative refinement. The size of the correction estimates the rounding error.
-        error = goal - root * z.forward(z.adjoint(dual * root)) - value * dual
+
+class _DualSystem:
+    """``(A + λI) β = P √s T`` with ``A = P √s K √s P``, and ``W = Zᵀ √s β``.
+
+    ``P = I − u uᵀ`` with ``u = √s / ‖√s‖`` projects the intercept out; without one it is the
+    identity.
+    """
+
+    def __init__(self, problem: Problem, fit_intercept: bool) -> None:
+        self.problem, self.fit_intercept = problem, fit_intercept
+        x, targets, gate_weights, sample_weight, switch, hashes = problem
+        merged = distinct_rows(hashes, targets, sample_weight)
+        self.place, self.targets, weight = merged.place, merged.targets, merged.weight
+        self.total = float(weight.sum())
+        check_some_rows(self.total)
+        self.squares = (
+            float(len(x)) if sample_weight is None else float(sample_weight.double().square().sum())
+        )
+        gates = [h[merged.first] for h in deep_gates(x, gate_weights, switch)]
+        rows = x[merged.first].double()
+        self.root = weight.sqrt()[:, None]
+        self.z = ReadoutMap(rows, gates, None)
+        self.mean = mean_diagonal(rows, gates, weight)
+        self.goal, self.kernel = self.targets * self.root, _kernel_rows(rows * self.root, gates)
+        # What the mean of the targets leaves of merged rows, no readout can explain.
+        self.within = self._within(targets, sample_weight)
+        if fit_intercept:
+            self._centre()
+
+    def _within(self, targets: Tensor, sample_weight: Tensor | None) -> float:
+        if len(self.targets) == len(targets):
+            return 0.0
+        used = self.place >= 0
+        squares = (targets[used].double() - self.targets[self.place[used]]).square().sum(1)
+        weighted = squares if sample_weight is None else squares * sample_weight[used].double()
+        return float(weighted.sum())
+
+    def _centre(self) -> None:
+        self.u = self.root / math.sqrt(self.total)
+        self.feature_mean = self.z.adjoint(self.root**2) / self.total  # z̄
+        sums = self.root * self.z.forward(self.feature_mean) * math.sqrt(self.total)  # √s K √s u
+        middle, raw = float((self.u * sums).sum()), self.kernel
+        norm = float(self.feature_mean.square().sum())
+        self.mean = max(0.0, self.mean - self.total * norm / self.feature_mean.numel())
+        shifted = sums - middle / 2 * self.u
+        left, right = torch.cat([self.u, shifted], 1), torch.cat([shifted, self.u], 1)
+
+        def centred(start: int, stop: int) -> Tensor:
+            return raw(start, stop).addmm_(left[start:stop], right.t(), alpha=-1)
+
+        self.kernel = centred
+        self.target_mean = (self.root * self.goal).sum(0) / self.total
+        self.goal = self._project(self.goal)
+
+    def _project(self, v: Tensor) -> Tensor:
+        return v - self.u * (self.u.t() @ v) if self.fit_intercept else v
+
+    def solve(self, value: float) -> _Solved:
+        """Factorise and solve for one λ, with a step of iterative refinement."""
+        order = len(self.goal)
+        panels = SymmetricPanels.from_rows(order, self.kernel, self.goal, KERNEL_ROWS)
+        factor = panels.cholesky(value)
+        dual = factor.solve(self.goal)
+        # The size of the correction estimates the rounding error.
+        image = self.z.forward(self.z.adjoint(self._project(dual) * self.root))
+        error = self.goal - self._project(self.root * image) - value * dual
         correction = factor.solve(error)
         if not correction.norm() <= MOST_ERROR * dual.norm():  # so that NaN raises too
             raise SingularError(
                 f"the kernel matrix of these rows is too ill-conditioned for alpha {value:.3g}; "
                 "use a larger alpha, or centre and scale x"
             )
-        dual += correction
-        weight = z.adjoint(dual * root).to(x.dtype)
-        solution = Solution(outer_first(weight, [len(w) for w in gate_weights]), value)
-        if not judged:
-            return Fit(solution)
-        # The residuals are λ times the dual variables, and rows − freedom is λ tr (K + λI)⁻¹.
-        freedom = len(goal) - value * factor.inverse_trace()
-        return Fit(solution, value**2 * float(dual.square().sum()), freedom)
+        return _Solved(factor, self._project(dual + correction))
 
-    effective = effective_rows(float(weights.sum()), float(weights.square().sum()))
-    return least_gcv(alpha, mean_diagonal(x, gates, sample_weight), effective, fit)
+    def error(self, value: float, selection: str) -> float:
+        """Return the leave-one-out error, ``Σ s ‖t − f₋‖² / Σ s``, or the GCV error."""
+        solved = self.solve(value)
+        if selection == "cv":
+            residuals = self._residuals(solved, value)
+            return (float(residuals.square().sum()) + self.within) / self.total
+        # The residuals are λ times the dual variables, and rows − freedom is λ tr (A + λI)⁻¹.
+        freedom = len(self.goal) - value * solved.factor.inverse_trace() + self.fit_intercept
+        squared_error = value**2 * float(solved.dual.square().sum()) + self.within
+        return gcv_score(squared_error, freedom, effective_rows(self.total, self.squares))
+
+    def _residuals(self, solved: _Solved, value: float) -> Tensor:
+        """Return the residuals of rows left out, times √s.
+
+        They are those of the fit, λβ, divided by ``1 − h_ii = λ (A + λI)⁻¹_ii − u_i²``.
+        """
+        keep = value * solved.factor.inverse_diagonal()[:, None]
+        if self.fit_intercept:
+            keep = keep - self.u.square()
+        if not len(keep) > self.fit_intercept:
+            return torch.full_like(solved.dual, math.inf)
+        return value * solved.dual / keep.clamp(min=1e-12)
+
+    def left_out(self, solved: _Solved, value: float) -> Tensor:
+        """Return outputs for rows left out, of a sample of rows if there are many."""
+        count = len(self.goal)
+        if count <= MANY_ROWS:
+            residuals = self._residuals(solved, value)
+        else:
+            some = torch.arange(0, count, count // SAMPLED_ROWS, device=self.goal.device)
+            unit = self.goal.new_zeros(count, len(some))
+            unit[some, torch.arange(len(some), device=some.device)] = 1
+            keep = value * solved.factor.solve(unit)[some].diagonal()[:, None]
+            if self.fit_intercept:
+                keep = keep - self.u[some].square()
+            residuals = torch.full_like(solved.dual, math.nan)
+            residuals[some] = value * solved.dual[some] / keep.clamp(min=1e-12)
+        outputs = self.targets - residuals / self.root
+        outputs = torch.cat([outputs, torch.full_like(outputs[:1], math.nan)])  # place −1
+        return outputs[self.place]
+
+    def solution(
+        self, solved: _Solved, value: float, path: tuple[tuple[float, float], ...]
+    ) -> Solution:
+        """Return the readout."""
+        weight = self.z.adjoint(solved.dual * self.root)
+        intercept = None
+        if self.fit_intercept:
+            mean = self.feature_mean.flatten(0, -2).flatten()
+            intercept = self.target_mean - mean @ weight.flatten(0, -2)
+        gates = [len(w) for w in self.problem.gate_weights]
+        readout = outer_first(weight.to(self.problem.x.dtype), gates)
+        return Solution(readout, value, path=path, intercept=intercept)
 
 
 def _kernel_rows(x: Tensor, gates: Sequence[Tensor]) -> Callable[[int, int], Tensor]:

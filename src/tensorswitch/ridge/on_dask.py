@@ -6,15 +6,13 @@ Each partition is summed on the worker that holds it, and the sums are merged in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from tensorswitch._checks import from_numpy
-from tensorswitch.ridge._validation import check_gate_weights
+from tensorswitch.ridge.problem import check_gate_weights
 from tensorswitch.ridge.statistics import RidgeStatistics
 from tensorswitch.switches import ReLU
 
@@ -118,10 +116,7 @@ def _sum(gate_weights: Sequence[Tensor], outputs: int, *chunks: np.ndarray) -> R
 
 
 def _merge(parts: Sequence[RidgeStatistics]) -> RidgeStatistics:
-    total = copy(parts[0])
-    total.gram, total.cross, total.target_energy = (
-        torch.clone(t) for t in (total.gram, total.cross, total.target_energy)
-    )
+    total = parts[0].copy()
     for part in parts[1:]:
         total.merge(part)
     return total

@@ -18,8 +18,9 @@ def apply_readout(
     gate_weights: Sequence[Tensor],
     weight: Tensor,
     switch: Switch | str = "relu",
+    intercept: Tensor | None = None,
 ) -> Tensor:
-    """Return ``Wᵀ z`` with ``z = h_L ⊗ … ⊗ h_1 ⊗ x`` for each row.
+    """Return ``Wᵀ z + c`` with ``z = h_L ⊗ … ⊗ h_1 ⊗ x`` for each row.
 
     Parameters
     ----------
@@ -31,6 +32,8 @@ def apply_readout(
         The readout W, as in :class:`Solution`.
     switch : Switch or str, default="relu"
         The switch that opens the gates.
+    intercept : Tensor of shape (out,), optional
+        The intercept c, by default zero.
 
     Returns
     -------
@@ -51,7 +54,8 @@ def apply_readout(
     """
     with torch.autocast(x.device.type, enabled=False):
         gates = deep_gates(x, gate_weights, as_switch(switch))
-        return ReadoutMap(x, gates, None).forward(inner_first(weight))
+        outputs = ReadoutMap(x, gates, None).forward(inner_first(weight))
+        return outputs if intercept is None else outputs + intercept.to(outputs)
 
 
 class ReadoutMap:
@@ -83,10 +87,20 @@ class ReadoutMap:
         """Return ``Zᵀ diag(s) E`` for errors E of shape (rows, out)."""
         return self._sum(errors.shape[1], lambda part: errors[part])
 
-    def normal(self, weight: Tensor) -> Tensor:
-        """Return ``Zᵀ diag(s) Z W``, computed in blocks of rows."""
+    def normal(
+        self, weight: Tensor, change: Callable[[slice, Tensor], Tensor] | None = None
+    ) -> Tensor:
+        """Return ``Zᵀ diag(s) Z W``, computed in blocks of rows.
+
+        ``change(part, outputs)`` replaces the outputs ``Z W`` of some rows on the way.
+        """
         flat = weight.flatten(2)
-        return self._sum(weight.shape[-1], lambda part: self._forward(part, flat))
+
+        def errors(part: slice) -> Tensor:
+            outputs = self._forward(part, flat)
+            return outputs if change is None else change(part, outputs)
+
+        return self._sum(weight.shape[-1], errors)
 
     def _sum(self, out: int, errors: Callable[[slice], Tensor]) -> Tensor:
         above = 1 if self.above is None else self.above.shape[1]

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from tensorswitch._checks import check_positive
-from tensorswitch._files import read_tensors, write_tensors
-from tensorswitch.ridge._cholesky import CholeskyFactor, SingularError, SymmetricPanels
-from tensorswitch.ridge._gram import add_gram, gram_rows, packed_shape, pair_index
-from tensorswitch.ridge._penalty import Alpha, check_alphas, effective_rows, least_gcv, log, probes
-from tensorswitch.ridge._quadrature import Quadrature, pieces
-from tensorswitch.ridge._solution import Fit, Solution
-from tensorswitch.ridge._validation import (
+from tensorswitch._checks import check_positive, check_shape
+from tensorswitch.ridge._gram import add_gram, packed_shape
+from tensorswitch.ridge._solution import Solution
+from tensorswitch.ridge.problem import (
     check_gate_weights,
     check_rows,
     check_some_rows,
     column_energies,
 )
-from tensorswitch.switches import Switch, as_switch, combine_gates, deep_gates, switch_name
+from tensorswitch.ridge.moments import Moments, Packed
+from tensorswitch.ridge.penalty import Alpha
+from tensorswitch.ridge.rows import fold_of_rows
+from tensorswitch.ridge.solving import solve_moments
+from tensorswitch.switches import Switch, as_switch, combine_gates, deep_gates
 
-FORMAT = "tensorswitch.RidgeStatistics"
 GRAM_ROWS = 1 << 16
-FACTORISE_EACH = 3  # fewer values of λ than this are factorised one by one
 
 
 class RidgeStatistics:
@@ -36,7 +35,7 @@ class RidgeStatistics:
         C = Σ s z zᵀ,        S = Σ s z tᵀ,        z = h_L ⊗ … ⊗ h_1 ⊗ x
 
     They are all that one-pass training [1]_ needs, and their size does not depend on the number of
-    rows. Statistics of different rows with the same gates can be merged.
+    rows. Statistics of different rows with the same gates can be merged, and rows can be removed.
 
     Parameters
     ----------
@@ -51,6 +50,13 @@ class RidgeStatistics:
         Factor in (0, 1] by which each update multiplies the previous sums, for streams that drift.
     switch : Switch or str, default="relu"
         The switch that opens the gates.
+    folds : int, default=1
+        Number of folds of the rows. With 2 or more, the sums of each fold are kept, and
+        :meth:`solve` chooses among several λ by exact cross-validation. A row's fold is a hash of
+        its content (:func:`tensorswitch.ridge.rows.fold_of_rows`).
+    held_out : bool, default=False
+        Keep two sums instead of one per fold: of the first fold, and of all others. λ is then
+        chosen by its error on the first fold.
 
     Attributes
     ----------
@@ -95,34 +101,90 @@ class RidgeStatistics:
         dtype: torch.dtype = torch.float32,
         forgetting: float = 1.0,
         switch: Switch | str = "relu",
+        folds: int = 1,
+        held_out: bool = False,
     ) -> None:
         if not 0 < forgetting <= 1:
             raise ValueError(f"forgetting must be in (0, 1], got {forgetting}")
         if dtype not in (torch.float32, torch.float64):
             raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
-        check_positive(out_features=out_features)
+        check_positive(out_features=out_features, folds=folds)
         self.switch = as_switch(switch)
         self.gate_weights = [
             w.detach().clone(memory_format=torch.contiguous_format)
             for w in check_gate_weights(gate_weights, self.switch)
         ]
-        self.out_features, self.forgetting = out_features, forgetting
+        self.forgetting, self.folds = forgetting, folds
+        self.held_out = bool(held_out) and folds > 2
         self.in_features = self.gate_weights[0].shape[1]
         self.units = math.prod(len(w) for w in self.gate_weights)
-        device = self.gate_weights[0].device
-        self.gram = torch.zeros(
-            packed_shape(self.units, self.in_features), dtype=dtype, device=device
-        )
-        self.cross = torch.zeros(
-            self.units, self.in_features, out_features, dtype=dtype, device=device
-        )
-        self.target_energy = torch.zeros(out_features, dtype=torch.float64, device=device)
-        self.rows = self.weight_squares = 0.0
+        parts = 2 if self.held_out else folds
+        exact: dict[str, Any] = {"dtype": torch.float64, "device": self.gate_weights[0].device}
+        kept: dict[str, Any] = {**exact, "dtype": dtype}
+        self._gram = torch.zeros(parts, *packed_shape(self.units, self.in_features), **kept)
+        # The last column is the sum of z, as if there were a target of 1.
+        self._cross = torch.zeros(parts, self.units, self.in_features, out_features + 1, **kept)
+        self._target_sum = torch.zeros(parts, out_features, **exact)
+        self._target_energy = torch.zeros(parts, out_features, **exact)
+        self._counts = torch.zeros(parts, 2, **exact)  # Σ s and Σ s²
+        self.has_means = True  # files of older versions lack the sums of z and t
         self._torn = False
+
+    @property
+    def out_features(self) -> int:
+        """Number of columns of the targets."""
+        return self._target_sum.shape[1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Data type of the sums."""
+        return self._gram.dtype
+
+    @property
+    def gram(self) -> Tensor:
+        """The matrix C, packed."""
+        return self._gram[0] if len(self._gram) == 1 else self._gram.sum(0)
+
+    @property
+    def cross(self) -> Tensor:
+        """The matrix S."""
+        return self._cross.sum(0)[..., :-1]
+
+    @property
+    def target_energy(self) -> Tensor:
+        """Σ s t²."""
+        return self._target_energy.sum(0)
+
+    @property
+    def rows(self) -> float:
+        """Sum of the sample weights."""
+        return float(self._counts[:, 0].sum())
+
+    @property
+    def weight_squares(self) -> float:
+        """Sum of the squared sample weights."""
+        return float(self._counts[:, 1].sum())
+
+    def copy(self) -> RidgeStatistics:
+        """Return statistics with sums of their own.
+
+        Returns
+        -------
+        RidgeStatistics
+            The copy.
+        """
+        result = copy(self)
+        result._gram, result._cross, *rest = (total.clone() for total in self._sums())
+        result._target_sum, result._target_energy, result._counts = rest
+        return result
 
     @torch.no_grad()
     def update(
-        self, x: Tensor, targets: Tensor, sample_weight: Tensor | None = None
+        self,
+        x: Tensor,
+        targets: Tensor,
+        sample_weight: Tensor | None = None,
+        fold: Tensor | None = None,
     ) -> RidgeStatistics:
         """Add rows to the statistics, which stay unchanged if the rows are invalid.
 
@@ -134,6 +196,8 @@ class RidgeStatistics:
             The targets.
         sample_weight : Tensor of shape (rows,), optional
             Weights of the rows, 1 by default.
+        fold : Tensor of shape (rows,), optional
+            The fold of each row, from 0. By default a hash of the row.
 
         Returns
         -------
@@ -150,10 +214,16 @@ class RidgeStatistics:
         x, targets, sample_weight = check_rows(
             x, targets, sample_weight, self.gate_weights, self.out_features
         )
-        return self.add(x, targets, sample_weight)
+        return self.add(x, targets, sample_weight, fold)
 
     @torch.no_grad()
-    def add(self, x: Tensor, targets: Tensor, sample_weight: Tensor | None) -> RidgeStatistics:
+    def add(
+        self,
+        x: Tensor,
+        targets: Tensor,
+        sample_weight: Tensor | None,
+        fold: Tensor | None = None,
+    ) -> RidgeStatistics:
         """Add rows that have been validated, without the checks of :meth:`update`.
 
         Parameters
@@ -164,6 +234,8 @@ class RidgeStatistics:
             The targets.
         sample_weight : Tensor of shape (rows,) or None
             Weights of the rows.
+        fold : Tensor of shape (rows,), optional
+            The fold of each row.
 
         Returns
         -------
@@ -174,52 +246,144 @@ class RidgeStatistics:
         self._check_range(
             column_energies(x, sample_weight), column_energies(targets, sample_weight)
         )
+        places = self._places(x, fold)
         self._torn = True
         if self.forgetting < 1:
-            for total in self._sums():
+            for total in self._sums()[:-1]:
                 total *= self.forgetting
-            self.rows *= self.forgetting
-            self.weight_squares *= self.forgetting**2
-        for start in range(0, len(x), GRAM_ROWS):
-            part = slice(start, start + GRAM_ROWS)
-            rows, goal = x[part], targets[part]
-            with torch.autocast(x.device.type, enabled=False):
-                gates = combine_gates(deep_gates(rows, self.gate_weights, self.switch))
-                s = None if sample_weight is None else sample_weight[part, None]
-                if s is not None:
-                    rows, goal = rows * s.sqrt(), goal * s.sqrt()
-                add_gram(self.gram, self.cross, rows, gates, goal)
-            self.target_energy += goal.double().square().sum(0)
-            self.rows += float(len(rows) if s is None else s.double().sum())
-            self.weight_squares += float(len(rows) if s is None else s.double().square().sum())
+            self._counts *= torch.tensor([self.forgetting, self.forgetting**2]).to(self._counts)
+        self._accumulate(x, targets, sample_weight, places, 1)
         self._torn = False
         return self
 
+    @torch.no_grad()
+    def remove(
+        self,
+        x: Tensor,
+        targets: Tensor,
+        sample_weight: Tensor | None = None,
+        fold: Tensor | None = None,
+    ) -> RidgeStatistics:
+        """Subtract rows that were added before, as if they had never been there.
+
+        The sums then differ from those of the other rows by rounding errors only, so float64 is
+        advisable.
+
+        Parameters
+        ----------
+        x : Tensor of shape (rows, n_0)
+            The inputs.
+        targets : Tensor of shape (rows, out_features)
+            The targets.
+        sample_weight : Tensor of shape (rows,), optional
+            The weights they were added with, 1 by default.
+        fold : Tensor of shape (rows,), optional
+            The folds they were added to, by default a hash of the row.
+
+        Returns
+        -------
+        RidgeStatistics
+            The statistics themselves.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the rows are invalid, if the sums cannot contain them because more would be removed
+            than were added, or if previous rows have been forgotten in part.
+        """
+        self._check_whole()
+        if self.forgetting < 1:
+            raise ValueError(
+                f"rows cannot be removed with forgetting={self.forgetting}: their present weight "
+                "is unknown"
+            )
+        x, targets, sample_weight = check_rows(
+            x, targets, sample_weight, self.gate_weights, self.out_features
+        )
+        places = self._places(x, fold)
+        s = torch.ones(len(x), device=x.device) if sample_weight is None else sample_weight
+        removed = torch.zeros_like(self._counts)
+        removed.index_add_(0, places, torch.stack([s.double(), s.double().square()], 1))
+        tolerance = 1e-9 * self._counts.clamp(min=1)
+        energies = column_energies(targets, sample_weight)
+        if ((removed - self._counts) > tolerance).any() or (
+            energies > self.target_energy * (1 + 1e-6) + 1e-9
+        ).any():
+            raise ValueError(
+                f"{len(x)} rows cannot be removed from {self.rows:g}: at least one of them was "
+                "not added with these values, targets and weights"
+            )
+        self._torn = True
+        self._accumulate(x, targets, sample_weight, places, -1)
+        empty = self._counts[:, 0] <= tolerance[:, 0]
+        for total in self._sums():  # what is left of an empty fold is rounding error
+            total[empty] = 0
+        self._torn = False
+        return self
+
+    def _places(self, x: Tensor, fold: Tensor | None) -> Tensor:
+        """Return which of the kept sums each row belongs to."""
+        if len(self._gram) == 1:
+            return torch.zeros(len(x), dtype=torch.int64, device=x.device)
+        if fold is None:
+            fold = fold_of_rows(x, self.folds)
+        check_shape("fold", fold, (len(x),), "(rows,)")
+        if len(fold) and not 0 <= int(fold.min()) <= int(fold.max()) < self.folds:
+            raise ValueError(f"fold must contain numbers from 0 to {self.folds - 1}")
+        return (fold > 0).long() if self.held_out else fold.long()
+
+    def _accumulate(
+        self, x: Tensor, targets: Tensor, sample_weight: Tensor | None, places: Tensor, sign: int
+    ) -> None:
+        """Add rows, or subtract them, to the sums of their folds."""
+        for part in range(len(self._gram)):
+            mine = slice(None) if len(self._gram) == 1 else (places == part).nonzero().flatten()
+            weight = None if sample_weight is None else sample_weight[mine]
+            self._accumulate_part(part, x[mine], targets[mine], weight, sign)
+
+    def _accumulate_part(
+        self, part: int, x: Tensor, targets: Tensor, sample_weight: Tensor | None, sign: int
+    ) -> None:
+        for start in range(0, len(x), GRAM_ROWS):
+            block = slice(start, start + GRAM_ROWS)
+            rows, goal = x[block], targets[block]
+            s = rows.new_ones(len(rows)) if sample_weight is None else sample_weight[block]
+            exact = s.double()
+            self._target_sum[part] += sign * (exact @ goal.double())
+            self._target_energy[part] += sign * (exact @ goal.double().square())
+            counts = torch.stack([exact.sum(), exact.square().sum()])
+            self._counts[part] += sign * counts
+            goal = torch.nn.functional.pad(goal, (0, 1), value=1.0)
+            with torch.autocast(x.device.type, enabled=False):
+                gates = combine_gates(deep_gates(rows, self.gate_weights, self.switch))
+                if sample_weight is not None:
+                    root = s[:, None].sqrt()
+                    rows, goal = rows * root, goal * root
+                add_gram(self._gram[part], self._cross[part], rows, gates, goal, sign)
+
     def _check_range(self, *energies: Tensor) -> None:
         """Raise if adding sums of squares to the present ones would leave the range of the type."""
-        limits = torch.finfo(self.gram.dtype)
+        limits = torch.finfo(self.dtype)
         before = (self._largest_diagonal(), float(self.target_energy.max()))
         for name, energy, old in zip(("x", "targets"), energies, before, strict=True):
             new = float(energy.max()) if len(energy) else 0.0
             if not new + old < limits.max / 4:
                 raise ValueError(
                     f"{name} is so large that sums of its squares, added to the previous sums, "
-                    f"overflow {self.gram.dtype}; scale it down or use float64"
+                    f"overflow {self.dtype}; scale it down or use float64"
                 )
             if name == "x" and 0 < new + old < limits.tiny / limits.eps:
                 raise ValueError(
                     "x is so small that its squares, multiplied by the sample weights, underflow "
-                    f"{self.gram.dtype}; scale it up or use float64"
+                    f"{self.dtype}; scale it up or use float64"
                 )
 
-    def _largest_diagonal(self) -> float:
-        return float(self._diagonal().max())
+    def _diagonals(self) -> Tensor:
+        layout = Packed(self.units, self.in_features)
+        return torch.stack([layout.diagonal(gram) for gram in self._gram])
 
-    def _diagonal(self) -> Tensor:
-        """Return the diagonal of ``C``, of shape (units, inputs)."""
-        own = pair_index(self.units, self.gram.device).diagonal()
-        square = pair_index(self.in_features, self.gram.device).diagonal()
-        return self.gram[own][:, square].double()
+    def _largest_diagonal(self) -> float:
+        return float(self._diagonals().sum(0).max())
 
     def merge(self, other: RidgeStatistics) -> RidgeStatistics:
         """Add the statistics of other rows with the same gates.
@@ -237,7 +401,7 @@ class RidgeStatistics:
         Raises
         ------
         ValueError
-            If gates, switches, outputs or devices differ.
+            If gates, switches, outputs, folds or devices differ.
         """
         self._check_whole()
         other._check_whole()
@@ -251,16 +415,17 @@ class RidgeStatistics:
             )
         if self.switch != other.switch:
             raise ValueError(f"the switches differ: {self.switch} and {other.switch}")
-        if self.out_features != other.out_features:
-            raise ValueError(f"out_features differ: {self.out_features} and {other.out_features}")
-        if self.gram.device != other.gram.device:
-            raise ValueError(f"the statistics are on {self.gram.device} and {other.gram.device}")
-        self._check_range(other._diagonal().flatten(), other.target_energy)
+        for name in ("out_features", "folds", "held_out"):
+            if getattr(self, name) != getattr(other, name):
+                mine, theirs = getattr(self, name), getattr(other, name)
+                raise ValueError(f"{name} differ: {mine} and {theirs}")
+        if self._gram.device != other._gram.device:
+            raise ValueError(f"the statistics are on {self._gram.device} and {other._gram.device}")
+        self._check_range(other._diagonals().sum(0), other.target_energy)
         self._torn = True
         for mine, theirs in zip(self._sums(), other._sums(), strict=True):
             mine += theirs
-        self.rows += other.rows
-        self.weight_squares += other.weight_squares
+        self.has_means &= other.has_means
         self._torn = False
         return self
 
@@ -280,13 +445,36 @@ class RidgeStatistics:
         self._torn = True
         for total in self._sums():
             distributed.all_reduce(total)
-        counts = torch.tensor(
-            [self.rows, self.weight_squares], dtype=torch.float64, device=self.gram.device
-        )
-        distributed.all_reduce(counts)
-        self.rows, self.weight_squares = counts.tolist()
         self._torn = False
         return self
+
+    def retarget(self, columns: Sequence[int], signs: Sequence[float], offsets: Sequence[float]) -> None:
+        """Replace the targets of all rows by ``t'_j = signs_j · t_{columns_j} + offsets_j``.
+
+        The statistics are then those of the new targets. A sign of 0 gives a constant target, such
+        as −1 for a class that no row belonged to.
+
+        Parameters
+        ----------
+        columns : sequence of int
+            For each new output, the old one it comes from.
+        signs : sequence of float
+            Its factors.
+        offsets : sequence of float
+            What is added.
+        """
+        self._check_whole()
+        self._check_means("new targets")
+        device = self._cross.device
+        sign = torch.tensor(signs, dtype=torch.float64, device=device)
+        offset = torch.tensor(offsets, dtype=torch.float64, device=device)
+        index, rows = torch.tensor(columns, device=device), self._counts[:, :1]
+        sums, energy = sign * self._target_sum[:, index], sign**2 * self._target_energy[:, index]
+        z = self._cross[..., -1:]
+        cross = self._cross[..., index] * sign.to(z) + z * offset.to(z)
+        self._target_energy = energy + 2 * offset * sums + rows * offset**2
+        self._target_sum = sums + rows * offset
+        self._cross = torch.cat([cross, z], dim=-1)
 
     def mean_diagonal(self) -> float:
         """Return the mean of the diagonal of ``C``, the paper's choice of λ.
@@ -296,18 +484,40 @@ class RidgeStatistics:
         float
             The mean.
         """
-        return float(self._diagonal().mean())
+        return float(self._diagonals().sum(0).mean())
 
-    def solve(self, alpha: Alpha = "mean") -> Solution:
+    def moments(self) -> list[Moments]:
+        """Return the sums of each fold, without copying them.
+
+        Returns
+        -------
+        list of Moments
+            One per fold; with ``held_out``, those of the first fold and those of all others.
+        """
+        layout, result = Packed(self.units, self.in_features), []
+        for gram, cross, *targets, counts in zip(*self._sums(), strict=True):
+            flat = cross.flatten(0, 1)
+            rows, squares = counts.tolist()
+            result.append(Moments(gram, flat[:, :-1], flat[:, -1], *targets, rows, squares, layout))
+        return result
+
+    def solve(
+        self, alpha: Alpha = "mean", *, fit_intercept: bool = False, selection: str = "cv"
+    ) -> Solution:
         """Return ``W = (C + λI)⁻¹ S``, by Cholesky factorisation.
 
         The statistics stay as they are and can be updated further.
 
         Parameters
         ----------
-        alpha : float, "mean" or a sequence of these, default="mean"
-            The penalty λ; "mean" is the mean of the diagonal of C. Of several values, the one with
-            the lowest generalised cross-validation error is used.
+        alpha : float, str or a sequence of these, default="mean"
+            The penalty λ: a number; "mean", the mean of the diagonal of C, or a multiple of it such
+            as "0.1 mean"; several of these; or "cv" or "gcv" for a range of multiples.
+        fit_intercept : bool, default=False
+            Whether to add an intercept that is not penalised. C and S are then centred.
+        selection : {"cv", "gcv"}, default="cv"
+            How one of several λ is chosen: by exact cross-validation with the sums of the folds, or
+            by generalised cross-validation (GCV). Without folds it is GCV, with a warning.
 
         Returns
         -------
@@ -318,101 +528,16 @@ class RidgeStatistics:
         ------
         ValueError
             If there are no rows, or the system is singular to working precision.
-
-        Notes
-        -----
-        With many more rows than features, traces are estimated with random signs [1]_, and Gauss
-        quadrature [2]_ evaluates values of λ over three decades with one factorisation.
-
-        References
-        ----------
-        .. [1] M. F. Hutchinson, "A Stochastic Estimator of the Trace of the Influence Matrix for
-           Laplacian Smoothing Splines", Communications in Statistics 19(2), 1990.
-        .. [2] G. H. Golub and G. Meurant, "Matrices, Moments and Quadrature with Applications",
-           Princeton University Press, 2010.
         """
         self._check_whole()
         check_some_rows(self.rows)
-        mean, rows = self.mean_diagonal(), effective_rows(self.rows, self.weight_squares)
-        values = check_alphas(alpha, mean)
-        if len(values) < FACTORISE_EACH or self.rows <= 4 * self.cross.flatten(0, 1).shape[0]:
-            return least_gcv(values, mean, rows, self._fit)
-        while True:
-            best = least_gcv(values, mean, rows, self._judge(values))
-            try:
-                return self._fit(best.alpha, False).solution._replace(path=best.path)
-            except SingularError:
-                values = [v for v in values if v > best.alpha]
-                if not values:
-                    raise
-                log.info(
-                    "alpha %.3g and smaller values are too small for working precision; skipped",
-                    best.alpha,
-                )
-
-    def _judge(self, values: list[float]) -> Callable[[float, bool], Fit]:
-        """Return a function that computes error and degrees of freedom without the solution.
-
-        Values of λ in the same piece of the path share a factorisation.
-        """
-        piece_of = {value: piece for piece in pieces(values) for value in piece}
-        tools: dict[float, Callable[[float], Fit]] = {}
-
-        def judge(alpha: float, judged: bool) -> Fit:
-            piece = piece_of[alpha]
-            if len(piece) < FACTORISE_EACH:
-                return self._fit(alpha, judged)
-            if piece[0] not in tools:
-                try:
-                    tools[piece[0]] = self._judge_piece(math.sqrt(piece[0] * piece[-1]))
-                except SingularError:  # at the middle; larger values may still work
-                    tools[piece[0]] = partial(self._fit, judged=True)
-            return tools[piece[0]](alpha)
-
-        return judge
-
-    def _judge_piece(self, middle: float) -> Callable[[float], Fit]:
-        cross, energy = self.cross.flatten(0, 1), float(self.target_energy.sum())
-        quadrature = Quadrature(
-            self._factorise(middle).solve, torch.cat([cross, probes(len(cross), cross)], dim=1)
+        if fit_intercept:
+            self._check_means("an intercept")
+        solution = solve_moments(
+            self.moments(), alpha, fit_intercept, selection, first_only=self.held_out
         )
-
-        def judge(alpha: float) -> Fit:
-            first, second = quadrature.sums(alpha - middle)
-            products, trace = first[: self.out_features].sum(), first[self.out_features :].mean()
-            error = energy - float(products) - alpha * float(second[: self.out_features].sum())
-            least = 100 * torch.finfo(self.gram.dtype).eps * energy  # less is rounding error
-            freedom = len(cross) - alpha * float(trace)
-            return Fit(Solution(cross[:0], alpha), max(error, least), freedom)
-
-        return judge
-
-    def _factorise(self, shift: float) -> CholeskyFactor:
-        """Factorise ``C + shift · I``."""
-        rows = gram_rows(self.gram, self.units, self.in_features)
-        order = self.units * self.in_features
-        return SymmetricPanels.from_rows(order, rows, self.gram, self.in_features).cholesky(shift)
-
-    def _fit(self, alpha: float, judged: bool) -> Fit:
-        cross = self.cross.flatten(0, 1)
-        features = len(cross)
-        # An estimated trace is accurate enough if there are many more rows than features. Otherwise
-        # its error could exceed the residual degrees of freedom, rows − freedom.
-        guess = judged and self.rows > 4 * features
-        g = probes(features, cross) if guess else cross[:, :0]
-        factor = self._factorise(alpha)
-        answer = factor.solve(torch.cat([cross, g], dim=1))
-        weight, u = answer.split([self.out_features, g.shape[1]], dim=1)
-        solution = Solution(weight.contiguous().view(*self._shape()), alpha)
-        if not judged:
-            return Fit(solution)
-        trace = float((g.double() * u).sum(0).mean()) if guess else factor.inverse_trace()
-        # At the solution C w = S − λw, which gives t·t − 2 w·S + w·Cw = t·t − w·S − λ w·w.
-        energy = float(self.target_energy.sum())
-        explained, norm = float((weight.double() * cross).sum()), weight.double().square().sum()
-        error = energy - explained - alpha * float(norm)
-        least = 100 * torch.finfo(self.gram.dtype).eps * energy  # less is rounding error
-        return Fit(solution, max(error, least), features - alpha * trace)
+        shape = (*(len(w) for w in reversed(self.gate_weights)), self.in_features)
+        return solution._replace(weight=solution.weight.view(*shape, self.out_features))
 
     def save(self, path: str | Path) -> None:
         """Save the statistics as a safetensors file, atomically.
@@ -422,11 +547,10 @@ class RidgeStatistics:
         path : str or Path
             The file to write. An existing file is replaced only when the new one is complete.
         """
+        from tensorswitch.ridge.files import save_statistics
+
         self._check_whole()
-        tensors = {"gram": self.gram, "cross": self.cross, "target_energy": self.target_energy}
-        tensors.update({f"gate_weight.{i}": w for i, w in enumerate(self.gate_weights)})
-        header = {name: getattr(self, name) for name in ("rows", "weight_squares", "forgetting")}
-        write_tensors(path, FORMAT, tensors, {**header, "switch": switch_name(self.switch)})
+        save_statistics(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> RidgeStatistics:
@@ -447,46 +571,19 @@ class RidgeStatistics:
         ValueError
             If the file is damaged or holds something else.
         """
-        tensors, header = read_tensors(path, FORMAT)
-        layers = sum(name.startswith("gate_weight.") for name in tensors)
-        names = [f"gate_weight.{i}" for i in range(max(1, layers))]
-        expected = {"gram", "cross", "target_energy", *names}
-        try:
-            if expected != set(tensors):
-                raise ValueError(
-                    f"it holds {', '.join(sorted(tensors))}; expected {', '.join(sorted(expected))}"
-                )
-            weights = [tensors[f"gate_weight.{i}"] for i in range(layers)]
-            result = cls(
-                weights,
-                tensors["cross"].shape[-1],
-                dtype=tensors["gram"].dtype,
-                forgetting=header["forgetting"],
-                switch=header.get("switch", "relu"),
+        from tensorswitch.ridge.files import load_statistics
+
+        return load_statistics(path)
+
+    def _sums(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        return self._gram, self._cross, self._target_sum, self._target_energy, self._counts
+
+    def _check_means(self, what: str) -> None:
+        if not self.has_means:
+            raise ValueError(
+                f"{what} needs the sums of features and targets, which files of older versions "
+                "lack; sum the rows again"
             )
-            for name in ("gram", "cross", "target_energy"):
-                mine, theirs = getattr(result, name), tensors[name]
-                if (theirs.shape, theirs.dtype) != (mine.shape, mine.dtype):
-                    raise ValueError(
-                        f"{name} is {theirs.dtype} of shape {tuple(theirs.shape)}, "
-                        f"expected {mine.dtype} of shape {tuple(mine.shape)}"
-                    )
-                if not theirs.isfinite().all():
-                    raise ValueError(f"{name} contains NaN or infinity")
-                setattr(result, name, theirs)
-            result.rows = float(header["rows"])
-            result.weight_squares = float(header["weight_squares"])
-            if not (0 <= result.rows < math.inf and 0 <= result.weight_squares < math.inf):
-                raise ValueError(f"the number of rows is {result.rows}")
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} does not hold valid ridge statistics: {error}") from error
-        return result
-
-    def _sums(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self.gram, self.cross, self.target_energy
-
-    def _shape(self) -> tuple[int, ...]:
-        return (*(len(w) for w in reversed(self.gate_weights)), self.in_features, self.out_features)
 
     def _check_whole(self) -> None:
         if self._torn:

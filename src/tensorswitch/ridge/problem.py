@@ -9,19 +9,25 @@ import torch
 from torch import Tensor
 
 from tensorswitch._checks import check_dtype_device, check_floating, check_shape
+from tensorswitch.ridge.rows import row_hashes
 from tensorswitch.switches import Switch, as_switch
 
 CHECKED_ROWS = 8192
 
 
 class Problem(NamedTuple):
-    """A validated ridge problem."""
+    """A validated ridge problem.
+
+    ``hashes`` say which rows are identical and to which folds they belong. They may be those of the
+    rows before a transformation such as PCA, whose rounding errors depend on the chunk.
+    """
 
     x: Tensor
     targets: Tensor
     gate_weights: list[Tensor]
     sample_weight: Tensor | None
     switch: Switch
+    hashes: Tensor
 
     @classmethod
     def checked(
@@ -31,12 +37,14 @@ class Problem(NamedTuple):
         gate_weights: Sequence[Tensor],
         sample_weight: Tensor | None,
         switch: Switch | str,
+        hashes: Tensor | None = None,
     ) -> Problem:
         """Return the problem, detached from the graph, or raise if its parts are inconsistent."""
         switch = as_switch(switch)
         weights = check_gate_weights(gate_weights, switch)
         x, targets, sample_weight = check_rows(x, targets, sample_weight, weights)
-        return cls(x, targets, weights, sample_weight, switch)
+        hashes = row_hashes(x) if hashes is None else hashes
+        return cls(x, targets, weights, sample_weight, switch, hashes)
 
 
 def check_gate_weights(gate_weights: Any, switch: Switch) -> list[Tensor]:

@@ -1,0 +1,357 @@
+"""What the ridge classifier and regressor share: gates, scaling, solvers, chunks and removal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from torch import Tensor
+
+from tensorswitch._checks import check_positive, from_numpy
+from tensorswitch._memory import available_memory
+from tensorswitch._progress import progress_bar
+from tensorswitch.estimators._front import Front, Scaling, moments, rows_of
+from tensorswitch.ridge import RidgeStatistics, Solution, apply_readout
+from tensorswitch.ridge.dispatch import Solved, fold_options, solve_problem
+from tensorswitch.ridge.matrix_free import Options
+from tensorswitch.ridge.penalty import penalties
+from tensorswitch.ridge.problem import Problem
+from tensorswitch.ridge.rows import fold_of_hashes, row_hashes
+
+PREDICT_ROWS = 8192
+SCALED_ROWS = 600  # on which the kind of scaling is chosen
+TRIED = tuple(f"{10.0**k} mean" for k in range(1, -6, -1))
+AUTO_FEATURES, AUTO_GATES = 4096, (16, 256)  # what gates="auto" aims at, and its range
+
+
+class Fitted(NamedTuple):
+    """What a fit keeps besides its results."""
+
+    front: Front
+    shift: np.ndarray  # of the targets
+    scale: float
+
+
+def can_update(model: TSRidgeBase) -> bool:
+    """Raise unless the solver keeps sums."""
+    if model.solver not in ("auto", "streaming"):
+        raise AttributeError(
+            f"partial_fit needs solver='streaming' or 'auto', got solver={model.solver!r}"
+        )
+    return True
+
+
+class TSRidgeBase(BaseEstimator):  # type: ignore[misc]
+    """Gates, scaling, PCA and the choice of solver, for targets of shape (rows, outputs)."""
+
+    _scaled_targets: ClassVar[bool] = False
+    _left_out_wanted: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        gates: Sequence[int] | int | str = "auto",
+        alpha: float | str | Sequence[float | str] = "cv",
+        *,
+        solver: str = "auto",
+        standardize: Any = "auto",
+        components: int | None = None,
+        fit_intercept: bool = True,
+        selection: str = "cv",
+        tol: float = 1e-4,
+        max_iter: int = 500,
+        forgetting: float = 1.0,
+        memory_gb: float | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.gates = gates
+        self.alpha = alpha
+        self.solver = solver
+        self.standardize = standardize
+        self.components = components
+        self.fit_intercept = fit_intercept
+        self.selection = selection
+        self.tol = tol
+        self.max_iter = max_iter
+        self.forgetting = forgetting
+        self.memory_gb = memory_gb
+        self.random_state = random_state
+        self.verbose = verbose
+
+    _fitted: Fitted
+    _statistics: RidgeStatistics | None
+    _solution: Solution | None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _fit(self, X: Any, targets: np.ndarray, sample_weight: np.ndarray | None) -> Solved:
+        """Fit all rows at once, with any solver."""
+        penalties(self.alpha, 1.0, self.selection)
+        weight = None if sample_weight is None else from_numpy(sample_weight)
+        hashes = row_hashes_of(X)
+        fitted = self._new(X, targets, weight, hashes)
+        x, t = self._inputs(X, fitted), self._scaled(targets, fitted)
+        problem = Problem.checked(x, t, fitted.front.gate_weights, weight, "relu", hashes)
+        with progress_bar(type(self).__name__, self.verbose) as bar:
+            solved = solve_problem(
+                problem,
+                self.alpha,
+                self._options(lambda note: bar(note=note)),
+                solver=self.solver,
+                memory_gb=self.memory_gb,
+                forgetting=self.forgetting,
+                left_out=self._left_out_wanted,
+            )
+        self._keep(fitted, solved.solver, solved.statistics, solved.solution)
+        return solved
+
+    def _options(self, watch: Any = None) -> Options:
+        intercept = bool(self.fit_intercept)
+        return Options(self.tol, self.max_iter, intercept, self.selection, watch=watch)
+
+    def _partial_fit(
+        self, X: Any, targets: np.ndarray, sample_weight: np.ndarray | None, first: bool
+    ) -> None:
+        """Add rows to the sums; the readout is solved lazily, when it is next needed."""
+        weight = None if sample_weight is None else from_numpy(sample_weight)
+        hashes = row_hashes_of(X)
+        if not first:
+            fitted = self._fitted
+            rows = self._inputs(X, fitted), self._scaled(targets, fitted), weight
+            statistics = self._sums()
+            statistics.update(*rows, fold_of_hashes(hashes, statistics.folds))
+            self._solution = None
+            return
+        alphas, selection = penalties(self.alpha, 1.0, self.selection)
+        fitted = self._new(X, targets, weight, hashes)
+        x, t = self._inputs(X, fitted), self._scaled(targets, fitted)
+        several = len(alphas) if selection == "cv" else 1
+        _, folds = fold_options(
+            len(x),
+            x.shape[1],
+            self._gates(x.shape[1]),
+            t.shape[1],
+            solver="streaming",
+            memory_gb=self.memory_gb,
+            dtype=x.dtype,
+            in_chunks=True,
+            alphas=several,
+            wanted=self._left_out_wanted or several > 1,
+        )
+        statistics = RidgeStatistics(
+            fitted.front.gate_weights,
+            t.shape[1],
+            dtype=x.dtype,
+            forgetting=self.forgetting,
+            **folds,
+        )
+        statistics.update(x, t, weight, fold_of_hashes(hashes, statistics.folds))
+        self._keep(fitted, "streaming", statistics, None)
+
+    def _remove(self, X: Any, targets: np.ndarray, sample_weight: np.ndarray | None) -> None:
+        """Subtract rows from the sums."""
+        weight = None if sample_weight is None else from_numpy(sample_weight)
+        fitted, statistics = self._fitted, self._sums()
+        rows = self._inputs(X, fitted), self._scaled(targets, fitted), weight
+        statistics.remove(*rows, fold_of_hashes(row_hashes_of(X), statistics.folds))
+        self._solution = None
+
+    def _sums(self) -> RidgeStatistics:
+        if self._statistics is None:
+            raise ValueError(
+                f"the model was fitted by the {self.solver_!r} solver, which cannot be updated; "
+                "fit it with solver='streaming'"
+            )
+        return self._statistics
+
+    def _keep(
+        self,
+        fitted: Fitted,
+        solver: str,
+        statistics: RidgeStatistics | None,
+        solution: Solution | None,
+    ) -> None:
+        self._fitted, self.solver_ = fitted, solver
+        self._statistics, self._solution = statistics, solution
+        self.gate_weights_ = [w.numpy() for w in fitted.front.gate_weights]
+        self.scaling_ = fitted.front.scaling.name
+
+    def _new(self, X: Any, targets: np.ndarray, weight: Tensor | None, hashes: Tensor) -> Fitted:
+        """Fit what comes before the readout to the first rows."""
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        s = None if weight is None else weight.numpy()
+        shift, scale = np.zeros(targets.shape[1]), 1.0
+        if self._scaled_targets and self.fit_intercept:
+            mean, spread, _ = moments(targets, s)
+            shift, scale = mean, float(np.sqrt(np.square(spread).mean())) or 1.0
+            scale = scale if scale > 1e-12 * np.abs(mean).max(initial=0) else 1.0
+        scaling = self._scaling(X, (targets - shift) / scale, s, hashes, seed)
+        return Fitted(self._front(X, s, scaling, seed), shift, scale)
+
+    def _front(self, X: Any, weight: np.ndarray | None, scaling: Scaling, seed: int) -> Front:
+        intercept = bool(self.fit_intercept)
+        n_in = (X.shape[1] if self.components is None else self.components) + intercept
+        gates = self._gates(n_in)
+        return Front.fit(X, weight, scaling, self.components, intercept, gates, seed)
+
+    def _scaling(
+        self, X: Any, targets: np.ndarray, weight: np.ndarray | None, hashes: Tensor, seed: int
+    ) -> Scaling:
+        """Return the scaling of the columns, chosen by cross-validation on a sample if "auto"."""
+        given = self.standardize
+        named = {"columns": "columns", "common": "common", True: "columns", False: "none"}
+        plain = isinstance(given, str | bool | np.bool_)
+        if plain and given != "auto" and given not in named:
+            Scaling.given(None, X.shape[1])  # raises
+        if not plain:
+            return Scaling.given(given, X.shape[1])
+        found = moments(X, weight)
+        if given != "auto":
+            return Scaling.fit(named[given], *found)
+        sample = _sample(hashes, weight, SCALED_ROWS)
+        rows, s = X[sample], None if weight is None else weight[sample]
+        problem_targets = from_numpy(np.ascontiguousarray(targets[sample].astype(np.float64)))
+        errors = {}
+        for name in ("columns", "common"):
+            scaling = Scaling.fit(name, *found)
+            front = self._front(X, weight, scaling, seed)
+            x = front(rows).double()
+            problem = Problem.checked(
+                x,
+                problem_targets,
+                [w.double() for w in front.gate_weights],
+                None if s is None else from_numpy(s),
+                "relu",
+                hashes[torch.from_numpy(sample)],
+            )
+            options = Options(fit_intercept=bool(self.fit_intercept))
+            solution = solve_problem(problem, TRIED, options, solver="dual").solution
+            errors[name] = min(error for _, error in solution.path)
+        # Columns of their own need no explanation; a common factor must be clearly better.
+        return Scaling.fit(
+            "common" if errors["common"] < 0.98 * errors["columns"] else "columns", *found
+        )
+
+    def _inputs(self, X: Any, fitted: Fitted) -> Tensor:
+        """Return the inputs of the gates, after a check of memory if X is sparse."""
+        if sparse.issparse(X):
+            needed = X.shape[0] * fitted.front.gate_weights[0].shape[1] * X.dtype.itemsize
+            given = self.memory_gb
+            budget = 0.7 * available_memory() if given is None else given * 2**30
+            if needed > budget:
+                raise MemoryError(
+                    f"{X.shape[0]:,} sparse rows of {X.shape[1]:,} features need "
+                    f"{needed / 2**30:.2f} GB as a matrix, but the budget is "
+                    f"{budget / 2**30:.2f} GB; use components, or partial_fit with fewer rows"
+                )
+        return fitted.front(X)
+
+    @staticmethod
+    def _scaled(targets: np.ndarray, fitted: Fitted) -> Tensor:
+        scaled = (targets - fitted.shift) / fitted.scale
+        return from_numpy(np.ascontiguousarray(scaled)).to(fitted.front.gate_weights[0].dtype)
+
+    def _gates(self, n_in: int) -> list[int]:
+        if isinstance(self.gates, str):
+            if self.gates != "auto":
+                raise ValueError(f"gates must be 'auto' or numbers of gates, got {self.gates!r}")
+            low, high = AUTO_GATES
+            return [min(high, max(low, AUTO_FEATURES // n_in))]
+        sizes: list[Any] = [self.gates] if np.ndim(self.gates) == 0 else list(self.gates)  # type: ignore[arg-type]
+        if not sizes:
+            raise ValueError("gates is empty: give the number of gates of at least one layer")
+        for size in sizes:
+            check_positive(gates=size)
+        return [int(size) for size in sizes]
+
+    @staticmethod
+    def _weights(X: Any, sample_weight: Any) -> np.ndarray | None:
+        if sample_weight is None:
+            return None
+        dtype = np.float32 if X.dtype == np.float32 else np.float64
+        checked: np.ndarray = _check_sample_weight(
+            sample_weight, X, dtype=dtype, ensure_non_negative=True
+        )
+        return checked
+
+    @property
+    def solution_(self) -> Solution:
+        """The readout with its λ and, if several were tried, their errors."""
+        check_is_fitted(self, "solver_")
+        if self._solution is None:
+            assert self._statistics is not None
+            intercept = self._fitted.front.intercept
+            self._solution = self._statistics.solve(
+                self.alpha, fit_intercept=intercept, selection=self.selection
+            )
+        return self._solution
+
+    @property
+    def n_iter_(self) -> int:
+        """Number of iterations of conjugate gradients, 1 for the direct solvers."""
+        return max(1, self.solution_.iterations)
+
+    @property
+    def alpha_(self) -> float:
+        """The penalty λ that was used."""
+        return self.solution_.alpha
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """The readout, of shape (n_L, …, n_1, n_inputs, n_outputs)."""
+        return self.solution_.weight.numpy() * self._fitted.scale
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """The intercept, of shape (n_outputs,); zero without one."""
+        shift, found = self._fitted.shift, self.solution_.intercept
+        return shift if found is None else found.numpy() * self._fitted.scale + shift
+
+    def _outputs(self, X: Any) -> np.ndarray:
+        check_is_fitted(self, "solver_")
+        dtype = self.gate_weights_[0].dtype
+        X = validate_data(self, X, dtype=dtype, order="C", accept_sparse="csr", reset=False)
+        solution, fitted = self.solution_, self._fitted
+        gate_weights = fitted.front.gate_weights
+        parts = []
+        for start in range(0, X.shape[0], PREDICT_ROWS):
+            x = fitted.front(X[start : start + PREDICT_ROWS])
+            outputs = apply_readout(x, gate_weights, solution.weight, intercept=solution.intercept)
+            parts.append(outputs.numpy())
+        found = np.concatenate(parts)
+        if not fitted.shift.any() and fitted.scale == 1:
+            return found
+        result: np.ndarray = (found * fitted.scale + fitted.shift).astype(dtype)
+        return result
+
+    def _validated(self, X: Any, y: Any, first: bool, **options: Any) -> tuple[Any, np.ndarray]:
+        dtype = [np.float64, np.float32] if first else self.gate_weights_[0].dtype
+        X, y = validate_data(
+            self, X, y, dtype=dtype, order="C", accept_sparse="csr", reset=first, **options
+        )
+        return X, y
+
+    def _started(self) -> bool:
+        return hasattr(self, "solver_")
+
+
+def row_hashes_of(X: Any) -> Tensor:
+    """Return a hash of each row, as it was given."""
+    return torch.cat([row_hashes(from_numpy(np.ascontiguousarray(rows))) for _, rows in rows_of(X)])
+
+
+def _sample(hashes: Tensor, weight: np.ndarray | None, count: int) -> np.ndarray:
+    """Return the rows with the lowest hashes, which neither order nor repetition changes."""
+    used = np.ones(len(hashes), bool) if weight is None else weight > 0
+    values = hashes.numpy()
+    kept = np.unique(values[used])[:count]
+    return np.flatnonzero(used & np.isin(values, kept))

@@ -1,0 +1,256 @@
+"""Sums over weighted rows, and the normal equations of ridge regression that they give.
+
+    (C − n z̄ z̄ᵀ + λI) W = S − n z̄ t̄ᵀ,        c = t̄ − Wᵀ z̄
+
+with ``C = Σ s z zᵀ``, ``S = Σ s z tᵀ`` and ``n = Σ s``. The intercept c is not penalised. Without
+an intercept z̄ and t̄ are zero. Everything happens when the system is solved, so sums of different
+rows can be added and subtracted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from tensorswitch.ridge._cholesky import CholeskyFactor, SymmetricPanels
+from tensorswitch.ridge._gram import gram_rows, pair_index
+
+__all__ = ["Dense", "Moments", "Packed", "System"]
+
+PRODUCT_BYTES = 1 << 26  # rows of C unpacked at a time for a product
+
+
+@dataclass(frozen=True)
+class Dense:
+    """C stored as a symmetric matrix."""
+
+    multiple: int = 1  # rows are best asked for in multiples of this number
+
+    def rows(self, gram: Tensor) -> Callable[[int, int], Tensor]:
+        """Return a function that copies rows ``start`` to ``stop`` of C."""
+        return lambda start, stop: gram[start:stop].clone()
+
+    def diagonal(self, gram: Tensor) -> Tensor:
+        """Return the diagonal of C, in float64."""
+        return gram.diagonal().double()
+
+
+@dataclass(frozen=True)
+class Packed:
+    """C stored with a row per pair of units and a column per pair of inputs."""
+
+    units: int
+    inputs: int
+
+    @property
+    def multiple(self) -> int:
+        return self.inputs
+
+    def rows(self, gram: Tensor) -> Callable[[int, int], Tensor]:
+        """Return a function that computes rows ``start`` to ``stop`` of C."""
+        return gram_rows(gram, self.units, self.inputs)
+
+    def diagonal(self, gram: Tensor) -> Tensor:
+        """Return the diagonal of C, in float64."""
+        own = pair_index(self.units, gram.device).diagonal()
+        square = pair_index(self.inputs, gram.device).diagonal()
+        return gram[own][:, square].double().flatten()
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sums over rows.
+
+    Parameters
+    ----------
+    gram : Tensor
+        ``C = Σ s z zᵀ``, stored as ``layout`` says; by default a matrix.
+    cross : Tensor of shape (features, out)
+        ``S = Σ s z tᵀ``.
+    feature_sum : Tensor of shape (features,)
+        ``Σ s z``.
+    target_sum : Tensor of shape (out,)
+        ``Σ s t``, in float64.
+    target_energy : Tensor of shape (out,)
+        ``Σ s t²``, in float64.
+    rows : float
+        ``n = Σ s``.
+    squares : float
+        ``Σ s²``.
+    layout : Dense or Packed, default=Dense()
+        How C is stored.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from tensorswitch.ridge.moments import Moments, System
+    >>> z = torch.randn(50, 3, dtype=torch.float64)
+    >>> t = z.sum(1, keepdim=True) + 7
+    >>> system = System(Moments.of(z, t), fit_intercept=True)
+    >>> weight = system.solve(1e-9)
+    >>> round(float(system.intercept(weight)), 3)
+    7.0
+    """
+
+    gram: Tensor
+    cross: Tensor
+    feature_sum: Tensor
+    target_sum: Tensor
+    target_energy: Tensor
+    rows: float
+    squares: float
+    layout: Dense | Packed = Dense()
+
+    @classmethod
+    def of(cls, z: Tensor, targets: Tensor, sample_weight: Tensor | None = None) -> Moments:
+        """Sum explicit features.
+
+        Parameters
+        ----------
+        z : Tensor of shape (rows, features)
+            The features.
+        targets : Tensor of shape (rows, out)
+            The targets.
+        sample_weight : Tensor of shape (rows,), optional
+            Weights, 1 by default.
+
+        Returns
+        -------
+        Moments
+        """
+        s = z.new_ones(len(z)) if sample_weight is None else sample_weight
+        weighted, exact = z * s[:, None], targets.double()
+        sums = (s.double() @ exact, s.double() @ exact.square())
+        counts = float(s.double().sum()), float(s.double().square().sum())
+        return cls(weighted.t() @ z, weighted.t() @ targets, weighted.sum(0), *sums, *counts)
+
+    @classmethod
+    def sum(cls, parts: Sequence[Moments]) -> Moments:
+        """Add sums of different rows.
+
+        Parameters
+        ----------
+        parts : sequence of Moments
+            At least one.
+
+        Returns
+        -------
+        Moments
+            The only one itself, or a new one.
+        """
+        if len(parts) == 1:
+            return parts[0]
+        names = ("gram", "cross", "feature_sum", "target_sum", "target_energy")
+        total = {name: getattr(parts[0], name).clone() for name in names}
+        for part in parts[1:]:
+            for name in names:
+                total[name] += getattr(part, name)
+        rows, squares = sum(p.rows for p in parts), sum(p.squares for p in parts)
+        return replace(parts[0], **total, rows=rows, squares=squares)
+
+    def product(self, weight: Tensor) -> Tensor:
+        """Return ``C W``, accumulated in float64."""
+        rows, features = self.layout.rows(self.gram), len(self.cross)
+        few = PRODUCT_BYTES // (8 * max(1, features) * self.layout.multiple)
+        step = max(1, few) * self.layout.multiple
+        parts = [
+            rows(start, min(start + step, features)).double() @ weight.double()
+            for start in range(0, features, step)
+        ]
+        return torch.cat(parts)
+
+    def squared_error(self, weight: Tensor, intercept: Tensor | None) -> Tensor:
+        """Return ``Σ s (t − Wᵀz − c)²`` of each output, without the rows.
+
+            Σ s t² − 2 WᵀS + WᵀCW + 2 c (Wᵀ Σ s z − Σ s t) + n c²
+
+        Parameters
+        ----------
+        weight : Tensor of shape (features, columns)
+            W. There may be a multiple of the outputs, for several readouts at once.
+        intercept : Tensor of shape (columns,) or None
+            c.
+
+        Returns
+        -------
+        Tensor of shape (columns,)
+            In float64.
+        """
+        w = weight.double()
+        many = w.shape[1] // self.cross.shape[1]
+        cross, sums = self.cross.double().repeat(1, many), self.target_sum.repeat(many)
+        error = self.target_energy.repeat(many) - 2 * (w * cross).sum(0)
+        error += (w * self.product(w)).sum(0)
+        if intercept is not None:
+            c = intercept.double()
+            error += 2 * c * (self.feature_sum.double() @ w - sums) + self.rows * c.square()
+        return error
+
+
+class System:
+    """The normal equations of some rows.
+
+    Parameters
+    ----------
+    moments : Moments
+        Sums over the rows, with ``rows > 0``.
+    fit_intercept : bool
+        Whether there is an intercept.
+
+    Attributes
+    ----------
+    right : Tensor of shape (features, out)
+        ``S − n z̄ t̄ᵀ``.
+    energy : float
+        ``Σ s (t − t̄)²`` over all outputs.
+    """
+
+    def __init__(self, moments: Moments, fit_intercept: bool) -> None:
+        self.moments, self.fit_intercept = moments, fit_intercept
+        energy, self.right = moments.target_energy, moments.cross
+        if fit_intercept:
+            self.feature_mean = moments.feature_sum.double() / moments.rows
+            self.target_mean = moments.target_sum / moments.rows
+            energy = (energy - moments.rows * self.target_mean.square()).clamp(min=0)
+            spread = torch.outer(moments.feature_sum.double(), self.target_mean)
+            self.right = (moments.cross.double() - spread).to(moments.cross)
+        self.energy = float(energy.sum())
+
+    def mean_diagonal(self) -> float:
+        """Return the mean of the diagonal of ``C − n z̄ z̄ᵀ``."""
+        diagonal = self.moments.layout.diagonal(self.moments.gram)
+        if self.fit_intercept:
+            diagonal = diagonal - self.moments.rows * self.feature_mean.square()
+        return max(0.0, float(diagonal.mean()))
+
+    def factorise(self, shift: float) -> CholeskyFactor:
+        """Factorise ``C − n z̄ z̄ᵀ + shift · I``."""
+        gram, layout = self.moments.gram, self.moments.layout
+        rows = layout.rows(gram)
+        if self.fit_intercept:
+            mean = self.feature_mean.to(gram)
+
+            def centred(start: int, stop: int) -> Tensor:
+                return rows(start, stop).addr_(mean[start:stop], mean, alpha=-self.moments.rows)
+
+        else:
+            centred = rows
+        order = len(self.right)
+        return SymmetricPanels.from_rows(order, centred, gram, layout.multiple).cholesky(shift)
+
+    def solve(self, alpha: float) -> Tensor:
+        """Return W for one λ, of shape (features, out)."""
+        return self.factorise(alpha).solve(self.right)
+
+    def intercept(self, weight: Tensor) -> Tensor | None:
+        """Return ``c = t̄ − Wᵀ z̄`` in float64, or None without an intercept.
+
+        ``weight`` may have a multiple of the outputs, for several readouts at once.
+        """
+        if not self.fit_intercept:
+            return None
+        many = weight.shape[1] // self.right.shape[1]
+        return self.target_mean.repeat(many) - self.feature_mean @ weight.double()
