@@ -157,6 +157,7 @@ def test_layouts_of_images_agree():
     torch.testing.assert_close(as_images(images[..., None]), expected)
     torch.testing.assert_close(as_images(images.reshape(5, 36), (6, 6)), expected)
     torch.testing.assert_close(as_images(images / 255.0), expected)
+    torch.testing.assert_close(as_images(images[:, None]), expected)
 
 
 @pytest.mark.parametrize(

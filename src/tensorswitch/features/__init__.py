@@ -22,7 +22,7 @@ Coates, Lee and Ng, An Analysis of Single-Layer Networks in Unsupervised Feature
 
 from tensorswitch.features._bank import PatchBank2d, learn_patch_bank
 from tensorswitch.features._learning import default_patch_sizes, learn_patch_features
-from tensorswitch.features._module import PatchFeatures2d, as_images
+from tensorswitch.features._module import PatchFeatures2d, as_images, channels_first
 from tensorswitch.features._transformer import PatchFeatures
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "PatchFeatures",
     "PatchFeatures2d",
     "as_images",
+    "channels_first",
     "default_patch_sizes",
     "learn_patch_bank",
     "learn_patch_features",

@@ -15,6 +15,7 @@ from tensorswitch._memory import workspace
 from tensorswitch.features._windows import averaging, edges
 
 SCORE_BYTES = 1 << 24  # of gate scores that are computed at a time, so that they stay in cache
+CHANNELS = (1, 3, 4)  # numbers of channels by which layouts are told apart
 Copies = int | str
 
 
@@ -302,7 +303,8 @@ def as_images(array: Any, image_shape: tuple[int, ...] | None = None) -> Tensor:
     Parameters
     ----------
     array : array-like of shape (n, height, width), (n, height, width, channels) or (n, features)
-        Integers of at most 8 bits are divided by 255; other values are taken as they are.
+        Integers of at most 8 bits are divided by 255; other values are taken as they are. Images of
+        shape (n, channels, height, width) are recognised if there are 1, 3 or 4 channels.
     image_shape : tuple of int, optional
         (height, width) or (height, width, channels) of flat rows.
 
@@ -340,10 +342,34 @@ def as_images(array: Any, image_shape: tuple[int, ...] | None = None) -> Tensor:
             "images must have the shape (n, height, width) or (n, height, width, channels), "
             f"got {array.shape}"
         )
+    if not channels_first(array.shape):
+        array = array.transpose(0, 3, 1, 2)
     small = array.dtype.kind in "bui" and array.dtype.itemsize == 1 and array.dtype != bool
-    images = torch.from_numpy(np.ascontiguousarray(array.transpose(0, 3, 1, 2), dtype=np.float32))
+    images = torch.from_numpy(np.array(array, dtype=np.float32, order="C"))
     if small:
         images /= 255
     elif not bool(images.isfinite().all()):
         raise ValueError("images contain NaN or infinity")
     return images
+
+
+def channels_first(shape: tuple[int, ...]) -> bool:
+    """Return whether images of this shape have their channels before height and width.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of an array of images.
+
+    Returns
+    -------
+    bool
+        True for (n, channels, height, width) with 1, 3 or 4 channels, unless the last axis has as
+        few entries.
+
+    Examples
+    --------
+    >>> channels_first((100, 3, 32, 32)), channels_first((100, 32, 32, 3))
+    (True, False)
+    """
+    return len(shape) == 4 and shape[1] in CHANNELS and shape[3] not in CHANNELS
