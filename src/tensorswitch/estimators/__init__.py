@@ -1,13 +1,21 @@
 """Scikit-learn estimators: ridge regression, networks and kernel machines."""
 
+from tensorswitch.estimators.conv_ridge import TSConvRidgeClassifier
 from tensorswitch.estimators.equivalent_kernel import EquivalentKernel
 from tensorswitch.estimators.kernel_ridge import TSKernelRidgeClassifier, TSKernelRidgeRegressor
 from tensorswitch.estimators.kernel_svc import TSKernelSVC, kernel_svc_grid
 from tensorswitch.estimators.mlp import TSMLPClassifier, TSMLPRegressor
 from tensorswitch.estimators.ridge import TSRidgeClassifier, TSRidgeRegressor
+from tensorswitch.estimators.streaming_ridge import (
+    StreamingRidgeClassifier,
+    StreamingRidgeRegressor,
+)
 
 __all__ = [
     "EquivalentKernel",
+    "StreamingRidgeClassifier",
+    "StreamingRidgeRegressor",
+    "TSConvRidgeClassifier",
     "TSKernelRidgeClassifier",
     "TSKernelRidgeRegressor",
     "TSKernelSVC",

@@ -33,7 +33,7 @@ AUTO_FEATURES, AUTO_GATES = 4096, (16, 256)  # what gates="auto" aims at, and it
 class Fitted(NamedTuple):
     """What a fit keeps besides its results."""
 
-    front: Front
+    front: Any  # Front, or what takes its place where features are given
     shift: np.ndarray  # of the targets
     scale: float
 
@@ -131,9 +131,15 @@ class TSRidgeBase(BaseEstimator):  # type: ignore[misc]
             statistics.update(*rows, fold_of_hashes(hashes, statistics.folds))
             self._solution = None
             return
-        alphas, selection = penalties(self.alpha, 1.0, self.selection)
         fitted = self._new(X, targets, weight, hashes)
         x, t = self._inputs(X, fitted), self._scaled(targets, fitted)
+        statistics = self._new_statistics(fitted, x, t)
+        statistics.update(x, t, weight, fold_of_hashes(hashes, statistics.folds))
+        self._keep(fitted, "streaming", statistics, None)
+
+    def _new_statistics(self, fitted: Fitted, x: Tensor, t: Tensor) -> RidgeStatistics:
+        """Return sums without rows, with as many folds as there is memory for."""
+        alphas, selection = penalties(self.alpha, 1.0, self.selection)
         several = len(alphas) if selection == "cv" else 1
         _, folds = fold_options(
             len(x),
@@ -147,15 +153,13 @@ class TSRidgeBase(BaseEstimator):  # type: ignore[misc]
             alphas=several,
             wanted=self._left_out_wanted or several > 1,
         )
-        statistics = RidgeStatistics(
+        return RidgeStatistics(
             fitted.front.gate_weights,
             t.shape[1],
             dtype=x.dtype,
             forgetting=self.forgetting,
             **folds,
         )
-        statistics.update(x, t, weight, fold_of_hashes(hashes, statistics.folds))
-        self._keep(fitted, "streaming", statistics, None)
 
     def _remove(self, X: Any, targets: np.ndarray, sample_weight: np.ndarray | None) -> None:
         """Subtract rows from the sums."""
@@ -189,13 +193,19 @@ class TSRidgeBase(BaseEstimator):  # type: ignore[misc]
         """Fit what comes before the readout to the first rows."""
         seed = int(check_random_state(self.random_state).randint(2**31))
         s = None if weight is None else weight.numpy()
-        shift, scale = np.zeros(targets.shape[1]), 1.0
-        if self._scaled_targets and self.fit_intercept:
-            mean, spread, _ = moments(targets, s)
-            shift, scale = mean, float(np.sqrt(np.square(spread).mean())) or 1.0
-            scale = scale if scale > 1e-12 * np.abs(mean).max(initial=0) else 1.0
+        shift, scale = self._target_scale(targets, s)
         scaling = self._scaling(X, (targets - shift) / scale, s, hashes, seed)
         return Fitted(self._front(X, s, scaling, seed), shift, scale)
+
+    def _target_scale(
+        self, targets: np.ndarray, weight: np.ndarray | None
+    ) -> tuple[np.ndarray, float]:
+        """Return what is subtracted from targets and what they are divided by."""
+        if not (self._scaled_targets and self.fit_intercept):
+            return np.zeros(targets.shape[1]), 1.0
+        mean, spread, _ = moments(targets, weight)
+        scale = float(np.sqrt(np.square(spread).mean())) or 1.0
+        return mean, scale if scale > 1e-12 * np.abs(mean).max(initial=0) else 1.0
 
     def _front(self, X: Any, weight: np.ndarray | None, scaling: Scaling, seed: int) -> Front:
         intercept = bool(self.fit_intercept)
@@ -321,17 +331,19 @@ class TSRidgeBase(BaseEstimator):  # type: ignore[misc]
         dtype = self.gate_weights_[0].dtype
         X = validate_data(self, X, dtype=dtype, order="C", accept_sparse="csr", reset=False)
         solution, fitted = self.solution_, self._fitted
-        gate_weights = fitted.front.gate_weights
         parts = []
         for start in range(0, X.shape[0], PREDICT_ROWS):
             x = fitted.front(X[start : start + PREDICT_ROWS])
-            outputs = apply_readout(x, gate_weights, solution.weight, intercept=solution.intercept)
-            parts.append(outputs.numpy())
+            parts.append(self._readout(x, solution.weight, solution.intercept).numpy())
         found = np.concatenate(parts)
         if not fitted.shift.any() and fitted.scale == 1:
             return found
         result: np.ndarray = (found * fitted.scale + fitted.shift).astype(dtype)
         return result
+
+    def _readout(self, x: Tensor, weight: Tensor, intercept: Tensor | None) -> Tensor:
+        """Return the outputs of a readout for inputs of the gates."""
+        return apply_readout(x, self._fitted.front.gate_weights, weight, intercept=intercept)
 
     def _validated(self, X: Any, y: Any, first: bool, **options: Any) -> tuple[Any, np.ndarray]:
         dtype = [np.float64, np.float32] if first else self.gate_weights_[0].dtype

@@ -20,7 +20,6 @@ from tensorswitch.estimators._ridge_base import TSRidgeBase, can_update, row_has
 from tensorswitch.estimators._ridge_docs import documented
 from tensorswitch.estimators._transaction import unchanged_on_error
 from tensorswitch.kernel_ridge import Calibration
-from tensorswitch.ridge import apply_readout
 from tensorswitch.ridge.rows import fold_of_hashes
 from tensorswitch.ridge.solving import left_out_readouts
 
@@ -250,7 +249,9 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
         check_is_fitted(self, "solver_")
         X, y = self._validated(X, y, False)
         places = class_places(y, self.classes_)
-        weight = self._class_weights(X, None, places, self.classes_, self._weights(X, sample_weight))
+        weight = self._class_weights(
+            X, None, places, self.classes_, self._weights(X, sample_weight)
+        )
         self._remove(X, self._targets(places, len(self.classes_), X.dtype), weight)
         self._held = self._held.without(row_hashes_of(X))
         self._calibration = None
@@ -342,24 +343,14 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
                 "probabilities are calibrated on rows that were learned from, since there is no "
                 "memory for the sums of folds; they may be too confident"
             )
-            outputs = apply_readout(
-                held.x, front.gate_weights, solution.weight, intercept=solution.intercept
-            )
-            return outputs.numpy()
+            return self._readout(held.x, solution.weight, solution.intercept).numpy()
         folds = fold_of_hashes(held.hashes, statistics.folds)
         judged = range(1) if statistics.held_out else range(statistics.folds)
-        readouts = left_out_readouts(
-            statistics.moments(), solution.alpha, front.intercept, judged
-        )
+        readouts = left_out_readouts(statistics.moments(), solution.alpha, front.intercept, judged)
         outputs = np.full((len(folds), statistics.out_features), np.nan)
         for fold, (weight, intercept) in readouts.items():
             rows = (folds == fold).nonzero().flatten()
-            found = apply_readout(
-                held.x[rows],
-                front.gate_weights,
-                weight.view(solution.weight.shape),
-                intercept=intercept,
-            )
+            found = self._readout(held.x[rows], weight.view(solution.weight.shape), intercept)
             outputs[rows.numpy()] = found.numpy()
         return outputs
 

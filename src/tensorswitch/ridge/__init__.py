@@ -30,6 +30,7 @@ from tensorswitch.ridge._solution import Solution, mean_diagonal
 from tensorswitch.ridge.choice import Choice, choose_solver
 from tensorswitch.ridge.dispatch import solve
 from tensorswitch.ridge.dual import solve_dual
+from tensorswitch.ridge.feature_statistics import FeatureStatistics, gram_bytes
 from tensorswitch.ridge.matrix_free import solve_matrix_free
 from tensorswitch.ridge.moments import Moments
 from tensorswitch.ridge.penalty import effective_rows
@@ -41,6 +42,7 @@ from tensorswitch.switches import deep_gates, draw_gates
 
 __all__ = [
     "Choice",
+    "FeatureStatistics",
     "Moments",
     "RidgeStatistics",
     "SingularError",
@@ -51,6 +53,7 @@ __all__ = [
     "draw_gates",
     "effective_rows",
     "fold_of_rows",
+    "gram_bytes",
     "mean_diagonal",
     "solve",
     "solve_dual",

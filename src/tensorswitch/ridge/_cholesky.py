@@ -49,8 +49,20 @@ class SymmetricPanels:
         self, order: int, dtype: torch.dtype, device: torch.device, panel: int = PANEL
     ) -> None:
         self.order = order
-        self.spans = [(s, min(s + panel, order)) for s in range(0, order, panel)]
+        self.spans = _spans(order, panel)
         self.panels = [empty((stop - start, stop), dtype, device) for start, stop in self.spans]
+
+    @classmethod
+    def of_vector(cls, order: int, vector: Tensor, panel: int = PANEL) -> SymmetricPanels:
+        """Return the matrix whose panels are stored one after another in a vector, as views."""
+        matrix = cls.__new__(cls)
+        matrix.order, matrix.spans = order, _spans(order, panel)
+        parts = vector.split([(stop - start) * stop for start, stop in matrix.spans])
+        matrix.panels = [
+            part.view(stop - start, stop)
+            for part, (start, stop) in zip(parts, matrix.spans, strict=True)
+        ]
+        return matrix
 
     @classmethod
     def from_rows(
@@ -73,6 +85,31 @@ class SymmetricPanels:
                 end = min(begin + step, stop)
                 target[begin - start : end - start] = rows(begin, end)[:, :stop]
         return matrix
+
+    def diagonal(self) -> Tensor:
+        """Return a copy of the diagonal."""
+        corners = zip(self.spans, self.panels, strict=True)
+        return torch.cat([panel[:, start:].diagonal() for (start, _), panel in corners])
+
+    def __matmul__(self, right: Tensor) -> Tensor:
+        """Return ``A right`` in float64; each panel is multiplied in its own type."""
+        v = right.to(self.panels[0].dtype)
+        result = torch.zeros(right.shape, dtype=torch.float64, device=right.device)
+        for (start, stop), panel in zip(self.spans, self.panels, strict=True):
+            result[start:stop] += panel @ v[:stop]
+            result[:start] += panel[:, :start].mT @ v[start:stop]
+        return result
+
+    def add_outer(self, vector: Tensor, factor: float) -> None:
+        """Add ``factor · v vᵀ``."""
+        v = vector.to(self.panels[0].dtype)
+        for (start, stop), panel in zip(self.spans, self.panels, strict=True):
+            panel.addr_(v[start:stop], v[:stop], alpha=factor)
+
+    def add_products(self, left: Tensor, right: Tensor, factor: float = 1.0) -> None:
+        """Add ``factor · leftᵀ right``, a symmetric product, with half of its operations."""
+        for (start, stop), panel in zip(self.spans, self.panels, strict=True):
+            panel.addmm_(left[:, start:stop].mT, right[:, :stop], alpha=factor)
 
     def cholesky(self, shift: float = 0.0) -> CholeskyFactor:
         """Factorise ``A + shift · I``, overwriting the matrix.
@@ -148,6 +185,15 @@ class CholeskyFactor:
 
     def _corners(self) -> list[Tensor]:
         return [panel[:, s:] for (s, _), panel in zip(self.spans, self.panels, strict=True)]
+
+
+def vector_length(order: int, panel: int = PANEL) -> int:
+    """Return the length of the vector that holds all panels."""
+    return sum((stop - start) * stop for start, stop in _spans(order, panel))
+
+
+def _spans(order: int, panel: int) -> list[tuple[int, int]]:
+    return [(start, min(start + panel, order)) for start in range(0, order, panel)]
 
 
 def _singular(dtype: torch.dtype) -> SingularError:

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from tensorswitch._files import read_tensors, write_tensors
+from tensorswitch.ridge.feature_statistics import FeatureStatistics
 from tensorswitch.ridge.statistics import RidgeStatistics
 from tensorswitch.switches import switch_name
 
@@ -43,6 +44,7 @@ def save_statistics(statistics: RidgeStatistics, path: str | Path) -> None:
     names = ("forgetting", "folds", "held_out", "has_means")
     header = {name: getattr(statistics, name) for name in names}
     header |= {"version": VERSION, "switch": switch_name(statistics.switch)}
+    header["explicit"] = isinstance(statistics, FeatureStatistics)
     write_tensors(path, FORMAT, tensors, header)
 
 
@@ -76,7 +78,9 @@ def load_statistics(path: str | Path) -> RidgeStatistics:
         raise ValueError(f"{path} does not hold valid ridge statistics: {error}") from error
 
 
-def _statistics(tensors: dict[str, Tensor], header: dict[str, Any], version: int) -> RidgeStatistics:
+def _statistics(
+    tensors: dict[str, Tensor], header: dict[str, Any], version: int
+) -> RidgeStatistics:
     layers = sum(name.startswith("gate_weight.") for name in tensors)
     names = [f"gate_weight.{i}" for i in range(max(1, layers))]
     expected = {*(SUMS if version == VERSION else OLD), *names}
@@ -87,15 +91,18 @@ def _statistics(tensors: dict[str, Tensor], header: dict[str, Any], version: int
     gate_weights = [tensors.pop(name) for name in names]
     if version == 1:
         tensors = _from_version_1(tensors, header)
-    result = RidgeStatistics(
-        gate_weights,
-        tensors["target_energy"].shape[-1],
-        dtype=tensors["gram"].dtype,
-        forgetting=header["forgetting"],
-        switch=header.get("switch", "relu"),
-        folds=header.get("folds", 1),
-        held_out=header.get("held_out", False),
-    )
+    options: dict[str, Any] = {
+        "dtype": tensors["gram"].dtype,
+        "forgetting": header["forgetting"],
+        "folds": header.get("folds", 1),
+        "held_out": header.get("held_out", False),
+    }
+    out = tensors["target_energy"].shape[-1]
+    if header.get("explicit", False):
+        result: RidgeStatistics = FeatureStatistics(gate_weights[0].shape[1], out, **options)
+    else:
+        options["switch"] = header.get("switch", "relu")
+        result = RidgeStatistics(gate_weights, out, **options)
     for name, attribute in SUMS.items():
         mine, theirs = getattr(result, attribute), tensors[name]
         if (theirs.shape, theirs.dtype) != (mine.shape, mine.dtype):

@@ -9,7 +9,7 @@ rows can be added and subtracted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor
 from tensorswitch.ridge._cholesky import CholeskyFactor, SymmetricPanels
 from tensorswitch.ridge._gram import gram_rows, pair_index
 
-__all__ = ["Dense", "Moments", "Packed", "System"]
+__all__ = ["Dense", "Moments", "Packed", "Panelled", "System"]
 
 PRODUCT_BYTES = 1 << 26  # rows of C unpacked at a time for a product
 
@@ -27,15 +27,36 @@ PRODUCT_BYTES = 1 << 26  # rows of C unpacked at a time for a product
 class Dense:
     """C stored as a symmetric matrix."""
 
-    multiple: int = 1  # rows are best asked for in multiples of this number
+    def panels(self, gram: Tensor) -> SymmetricPanels:
+        """Return a copy of C."""
+        return SymmetricPanels.from_rows(len(gram), lambda start, stop: gram[start:stop], gram)
 
-    def rows(self, gram: Tensor) -> Callable[[int, int], Tensor]:
-        """Return a function that copies rows ``start`` to ``stop`` of C."""
-        return lambda start, stop: gram[start:stop].clone()
+    def product(self, gram: Tensor, weight: Tensor) -> Tensor:
+        """Return ``C W``, accumulated in float64."""
+        return gram.double() @ weight.double()
 
     def diagonal(self, gram: Tensor) -> Tensor:
         """Return the diagonal of C, in float64."""
         return gram.diagonal().double()
+
+
+@dataclass(frozen=True)
+class Panelled:
+    """The lower triangle of C, stored in one vector as :class:`SymmetricPanels` has it."""
+
+    order: int
+
+    def panels(self, gram: Tensor) -> SymmetricPanels:
+        """Return a copy of C."""
+        return SymmetricPanels.of_vector(self.order, gram.clone())
+
+    def product(self, gram: Tensor, weight: Tensor) -> Tensor:
+        """Return ``C W``; the products of panels are added up in float64."""
+        return SymmetricPanels.of_vector(self.order, gram) @ weight
+
+    def diagonal(self, gram: Tensor) -> Tensor:
+        """Return the diagonal of C, in float64."""
+        return SymmetricPanels.of_vector(self.order, gram).diagonal().double()
 
 
 @dataclass(frozen=True)
@@ -45,13 +66,20 @@ class Packed:
     units: int
     inputs: int
 
-    @property
-    def multiple(self) -> int:
-        return self.inputs
+    def panels(self, gram: Tensor) -> SymmetricPanels:
+        """Return a copy of C."""
+        rows, order = gram_rows(gram, self.units, self.inputs), self.units * self.inputs
+        return SymmetricPanels.from_rows(order, rows, gram, self.inputs)
 
-    def rows(self, gram: Tensor) -> Callable[[int, int], Tensor]:
-        """Return a function that computes rows ``start`` to ``stop`` of C."""
-        return gram_rows(gram, self.units, self.inputs)
+    def product(self, gram: Tensor, weight: Tensor) -> Tensor:
+        """Return ``C W``, accumulated in float64."""
+        rows, order = gram_rows(gram, self.units, self.inputs), self.units * self.inputs
+        step = max(1, PRODUCT_BYTES // (8 * order * self.inputs)) * self.inputs
+        parts = [
+            rows(start, min(start + step, order)).double() @ weight.double()
+            for start in range(0, order, step)
+        ]
+        return torch.cat(parts)
 
     def diagonal(self, gram: Tensor) -> Tensor:
         """Return the diagonal of C, in float64."""
@@ -80,7 +108,7 @@ class Moments:
         ``n = Σ s``.
     squares : float
         ``Σ s²``.
-    layout : Dense or Packed, default=Dense()
+    layout : Dense, Packed or Panelled, default=Dense()
         How C is stored.
 
     Examples
@@ -102,7 +130,7 @@ class Moments:
     target_energy: Tensor
     rows: float
     squares: float
-    layout: Dense | Packed = Dense()
+    layout: Dense | Packed | Panelled = Dense()
 
     @classmethod
     def of(cls, z: Tensor, targets: Tensor, sample_weight: Tensor | None = None) -> Moments:
@@ -153,14 +181,7 @@ class Moments:
 
     def product(self, weight: Tensor) -> Tensor:
         """Return ``C W``, accumulated in float64."""
-        rows, features = self.layout.rows(self.gram), len(self.cross)
-        few = PRODUCT_BYTES // (8 * max(1, features) * self.layout.multiple)
-        step = max(1, few) * self.layout.multiple
-        parts = [
-            rows(start, min(start + step, features)).double() @ weight.double()
-            for start in range(0, features, step)
-        ]
-        return torch.cat(parts)
+        return self.layout.product(self.gram, weight)
 
     def squared_error(self, weight: Tensor, intercept: Tensor | None) -> Tensor:
         """Return ``Σ s (t − Wᵀz − c)²`` of each output, without the rows.
@@ -228,18 +249,10 @@ class System:
 
     def factorise(self, shift: float) -> CholeskyFactor:
         """Factorise ``C − n z̄ z̄ᵀ + shift · I``."""
-        gram, layout = self.moments.gram, self.moments.layout
-        rows = layout.rows(gram)
+        panels = self.moments.layout.panels(self.moments.gram)
         if self.fit_intercept:
-            mean = self.feature_mean.to(gram)
-
-            def centred(start: int, stop: int) -> Tensor:
-                return rows(start, stop).addr_(mean[start:stop], mean, alpha=-self.moments.rows)
-
-        else:
-            centred = rows
-        order = len(self.right)
-        return SymmetricPanels.from_rows(order, centred, gram, layout.multiple).cholesky(shift)
+            panels.add_outer(self.feature_mean, -self.moments.rows)
+        return panels.cholesky(shift)
 
     def solve(self, alpha: float) -> Tensor:
         """Return W for one λ, of shape (features, out)."""

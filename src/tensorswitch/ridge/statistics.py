@@ -14,14 +14,14 @@ from torch import Tensor
 from tensorswitch._checks import check_positive, check_shape
 from tensorswitch.ridge._gram import add_gram, packed_shape
 from tensorswitch.ridge._solution import Solution
+from tensorswitch.ridge.moments import Moments, Packed, Panelled
+from tensorswitch.ridge.penalty import Alpha
 from tensorswitch.ridge.problem import (
     check_gate_weights,
     check_rows,
     check_some_rows,
     column_energies,
 )
-from tensorswitch.ridge.moments import Moments, Packed
-from tensorswitch.ridge.penalty import Alpha
 from tensorswitch.ridge.rows import fold_of_rows
 from tensorswitch.ridge.solving import solve_moments
 from tensorswitch.switches import Switch, as_switch, combine_gates, deep_gates
@@ -121,7 +121,7 @@ class RidgeStatistics:
         parts = 2 if self.held_out else folds
         exact: dict[str, Any] = {"dtype": torch.float64, "device": self.gate_weights[0].device}
         kept: dict[str, Any] = {**exact, "dtype": dtype}
-        self._gram = torch.zeros(parts, *packed_shape(self.units, self.in_features), **kept)
+        self._gram = torch.zeros(parts, *self._gram_shape(), **kept)
         # The last column is the sum of z, as if there were a target of 1.
         self._cross = torch.zeros(parts, self.units, self.in_features, out_features + 1, **kept)
         self._target_sum = torch.zeros(parts, out_features, **exact)
@@ -355,11 +355,25 @@ class RidgeStatistics:
             self._counts[part] += sign * counts
             goal = torch.nn.functional.pad(goal, (0, 1), value=1.0)
             with torch.autocast(x.device.type, enabled=False):
-                gates = combine_gates(deep_gates(rows, self.gate_weights, self.switch))
-                if sample_weight is not None:
-                    root = s[:, None].sqrt()
-                    rows, goal = rows * root, goal * root
-                add_gram(self._gram[part], self._cross[part], rows, gates, goal, sign)
+                root = None if sample_weight is None else s[:, None].sqrt()
+                self._add_products(part, rows, goal, root, sign)
+
+    def _add_products(
+        self, part: int, rows: Tensor, goal: Tensor, root: Tensor | None, sign: int
+    ) -> None:
+        """Add ``Σ s z zᵀ`` and ``Σ s z tᵀ`` of some rows; ``root`` is ``√s``."""
+        gates = combine_gates(deep_gates(rows, self.gate_weights, self.switch))
+        if root is not None:
+            rows, goal = rows * root, goal * root
+        add_gram(self._gram[part], self._cross[part], rows, gates, goal, sign)
+
+    @property
+    def _layout(self) -> Packed | Panelled:
+        """How C is stored."""
+        return Packed(self.units, self.in_features)
+
+    def _gram_shape(self) -> tuple[int, ...]:
+        return packed_shape(self.units, self.in_features)
 
     def _check_range(self, *energies: Tensor) -> None:
         """Raise if adding sums of squares to the present ones would leave the range of the type."""
@@ -379,8 +393,7 @@ class RidgeStatistics:
                 )
 
     def _diagonals(self) -> Tensor:
-        layout = Packed(self.units, self.in_features)
-        return torch.stack([layout.diagonal(gram) for gram in self._gram])
+        return torch.stack([self._layout.diagonal(gram) for gram in self._gram])
 
     def _largest_diagonal(self) -> float:
         return float(self._diagonals().sum(0).max())
@@ -448,7 +461,9 @@ class RidgeStatistics:
         self._torn = False
         return self
 
-    def retarget(self, columns: Sequence[int], signs: Sequence[float], offsets: Sequence[float]) -> None:
+    def retarget(
+        self, columns: Sequence[int], signs: Sequence[float], offsets: Sequence[float]
+    ) -> None:
         """Replace the targets of all rows by ``t'_j = signs_j · t_{columns_j} + offsets_j``.
 
         The statistics are then those of the new targets. A sign of 0 gives a constant target, such
@@ -494,7 +509,7 @@ class RidgeStatistics:
         list of Moments
             One per fold; with ``held_out``, those of the first fold and those of all others.
         """
-        layout, result = Packed(self.units, self.in_features), []
+        layout, result = self._layout, []
         for gram, cross, *targets, counts in zip(*self._sums(), strict=True):
             flat = cross.flatten(0, 1)
             rows, squares = counts.tolist()

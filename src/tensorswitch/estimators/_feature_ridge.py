@@ -1,0 +1,156 @@
+"""Ridge regression on explicit features: what streaming and image estimators share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tensorswitch._checks import from_numpy
+from tensorswitch._memory import available_memory
+from tensorswitch._progress import progress_bar
+from tensorswitch.estimators._front import Scaling, rows_of
+from tensorswitch.estimators._ridge_base import Fitted, TSRidgeBase, row_hashes_of
+from tensorswitch.ridge import FeatureStatistics, gram_bytes
+from tensorswitch.ridge.dispatch import Solved
+from tensorswitch.ridge.folds import FOLDS
+from tensorswitch.ridge.penalty import penalties
+from tensorswitch.ridge.rows import fold_of_hashes
+
+CHUNK_BYTES = 1 << 27  # of features made at a time by fit
+
+
+class FeatureFront(NamedTuple):
+    """The step before the readout: scaling of the columns.
+
+    ``gate_weights`` has the unit that is always open, as :class:`FeatureStatistics` has it.
+    """
+
+    scaling: Scaling
+    intercept: bool
+    gate_weights: list[Tensor]
+
+    @classmethod
+    def of(
+        cls, scaling: Scaling, intercept: bool, features: int, dtype: torch.dtype
+    ) -> FeatureFront:
+        """Return the front for a number of features."""
+        return cls(scaling, intercept, [torch.zeros(1, features, dtype=dtype)])
+
+    def __call__(self, X: Any) -> Tensor:
+        """Return the scaled features, made block by block."""
+        width = self.gate_weights[0].shape[1]
+        result = torch.empty(X.shape[0], width, dtype=self.gate_weights[0].dtype)
+        for part, rows in rows_of(X):
+            result[part] = from_numpy(np.ascontiguousarray(self.scaling(rows)))
+        return result
+
+
+class FeatureRidge(TSRidgeBase):
+    """Sums of explicit features, in chunks, in place of those of the TS representation."""
+
+    gates: Any = 1
+    solver = "streaming"
+    components: Any = None
+    random_state: Any = 0
+
+    def _fit(self, X: Any, targets: np.ndarray, sample_weight: np.ndarray | None) -> Solved:
+        """Sum all rows, a chunk at a time, and solve."""
+        penalties(self.alpha, 1.0, self.selection)
+        weight = None if sample_weight is None else from_numpy(sample_weight)
+        hashes = row_hashes_of(X)
+        fitted = self._new(X, targets, weight, hashes)
+        statistics = None
+        with progress_bar(type(self).__name__, self.verbose, X.shape[0]) as bar:
+            for part in self._chunks(X, fitted):
+                t = self._scaled(targets[part], fitted)
+                s = None if weight is None else weight[part]
+                for x in self._variants(X[part], fitted):
+                    if statistics is None:
+                        statistics = self._new_statistics(fitted, x, t)
+                    statistics.update(x, t, s, fold_of_hashes(hashes[part], statistics.folds))
+                bar(len(t), note="sums")
+        self._keep(fitted, "streaming", statistics, None)
+        return Solved(self.solution_, "streaming", statistics, None)
+
+    def _partial_fit(
+        self, X: Any, targets: np.ndarray, sample_weight: np.ndarray | None, first: bool
+    ) -> None:
+        if first:
+            penalties(self.alpha, 1.0, self.selection)
+            weight = None if sample_weight is None else from_numpy(sample_weight)
+            fitted = self._new(X, targets, weight, row_hashes_of(X))
+            x = fitted.front(X[:1])
+            sums = self._new_statistics(fitted, x, self._scaled(targets[:1], fitted))
+            self._keep(fitted, "streaming", sums, None)
+        self._add(X, targets, sample_weight, FeatureStatistics.update)
+
+    def _remove(self, X: Any, targets: np.ndarray, sample_weight: np.ndarray | None) -> None:
+        self._add(X, targets, sample_weight, FeatureStatistics.remove)
+
+    def _add(self, X: Any, targets: Any, sample_weight: Any, method: Any) -> None:
+        """Add rows to the sums or remove them, all or none of them."""
+        weight = None if sample_weight is None else from_numpy(sample_weight)
+        fitted, sums = self._fitted, self._sums()
+        fold = fold_of_hashes(row_hashes_of(X), sums.folds)
+        parts = list(self._chunks(X, fitted))
+        several = len(parts) > 1 or self._variant_count(fitted) > 1
+        changed = sums.copy() if several else sums  # so that a later chunk may fail
+        for part in parts:
+            t = self._scaled(targets[part], fitted)
+            for x in self._variants(X[part], fitted):
+                method(changed, x, t, None if weight is None else weight[part], fold[part])
+        self._statistics, self._solution = changed, None
+
+    def _chunks(self, X: Any, fitted: Fitted) -> Iterator[slice]:
+        width = fitted.front.gate_weights[0].shape[1]
+        step = max(64, CHUNK_BYTES // (width * fitted.front.gate_weights[0].element_size()))
+        for start in range(0, X.shape[0], step):
+            yield slice(start, min(start + step, X.shape[0]))
+
+    def _variants(self, X: Any, fitted: Fitted) -> Iterator[Tensor]:
+        """Yield the features of rows, and of whatever else stands for the same rows."""
+        yield fitted.front(X)
+
+    def _variant_count(self, fitted: Fitted) -> int:
+        return 1
+
+    def _new_statistics(self, fitted: Fitted, x: Tensor, t: Tensor) -> FeatureStatistics:
+        """Return sums without rows, with as many folds as there is memory for."""
+        alphas, selection = penalties(self.alpha, 1.0, self.selection)
+        wanted = self._left_out_wanted or (len(alphas) > 1 and selection == "cv")
+        options = self._fold_options(x.shape[1], t.shape[1], x.dtype, wanted)
+        kept = {"dtype": x.dtype, "forgetting": self.forgetting, **options}
+        return FeatureStatistics(x.shape[1], t.shape[1], **kept)
+
+    def _fold_options(
+        self, features: int, out: int, dtype: torch.dtype, wanted: bool
+    ) -> dict[str, Any]:
+        given = self.memory_gb
+        if given is not None and not given > 0:
+            raise ValueError(f"memory_gb must be above 0, got {given!r}")
+        budget = 0.7 * available_memory() if given is None else given * 2**30
+        one = gram_bytes(features, dtype)
+        fixed = 3 * CHUNK_BYTES + 6 * features * out * 8
+        # Beside the sums of the parts, solving takes those of all rows and a factor.
+        for parts, options in (
+            (FOLDS, {"folds": FOLDS}),
+            (2, {"folds": FOLDS, "held_out": True}),
+            (1, {"folds": 1}),
+        ):
+            needed = (parts + 2 if parts > 1 else 2) * one + fixed
+            if needed <= budget and (wanted or parts == 1) and (parts == 2 or one < 1 << 28):
+                return options
+            if parts == 1 and needed <= budget:
+                return options
+        raise MemoryError(
+            f"sums of {features:,} features need {needed / 2**30:.2f} GB, but the budget is "
+            f"{budget / 2**30:.2f} GB; use fewer features, or raise memory_gb"
+        )
+
+    def _readout(self, x: Tensor, weight: Tensor, intercept: Tensor | None) -> Tensor:
+        outputs = x @ weight
+        return outputs if intercept is None else outputs + intercept.to(outputs)

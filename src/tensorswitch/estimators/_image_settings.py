@@ -1,0 +1,152 @@
+"""Settings of patch features that are found on a sample: windows, mirror images, size."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from tensorswitch.features import PatchBank2d, learn_patch_bank
+from tensorswitch.ridge import FeatureStatistics, gram_bytes
+from tensorswitch.ridge._cholesky import SymmetricPanels
+
+GRIDS = (2, 3)
+SAMPLE, JUDGED = 4_000, 1_500  # images tried with, and how many of them judge
+TRIED_FEATURES = 1_536
+TRIED_PENALTY = "0.1 mean"
+LEARNED = 5_000  # images that patches are learned from
+LADDER = (512, 1024, 2048, 4096, 6144, 8192, 12288, 16384, 20480, 24576, 32768)
+DEFAULT_FEATURES = 12_288
+FEATURES_PER_IMAGE = 4  # at most, since the time to solve grows with the cube of the features
+WORTH = 0.99  # an error that is lower by less decides nothing
+
+
+class Settings(NamedTuple):
+    """What was chosen."""
+
+    grid: int
+    flips: bool
+
+
+def choose_settings(
+    images: Tensor, targets: Tensor, grid: Any, flips: Any, options: dict[str, Any], seed: int
+) -> Settings:
+    """Return the grid and whether mirror images help, by the error on images left out.
+
+    Parameters
+    ----------
+    images : Tensor of shape (images, channels, height, width)
+        A sample in random order.
+    targets : Tensor of shape (images, outputs)
+        Targets of ±1.
+    grid : int or "auto"
+        Fixed, or to be found.
+    flips : bool or "auto"
+        Fixed, or to be found.
+    options : dict
+        Of :func:`learn_patch_bank`.
+    seed : int
+        Of the gates.
+
+    Returns
+    -------
+    Settings
+    """
+    few = len(images) < 60
+    grids = (GRIDS[:1] if few else GRIDS) if grid == "auto" else (grid,)
+    mirrored = ((False,) if few else (False, True)) if flips == "auto" else (bool(flips),)
+    if len(grids) == 1 and len(mirrored) == 1:
+        return Settings(grids[0], mirrored[0])
+    left_out = min(JUDGED, len(images) // 3)
+    best, least = Settings(grids[0], mirrored[0]), float("inf")
+    for tried in grids:
+        generator = torch.Generator().manual_seed(seed)
+        features = max(TRIED_FEATURES, 2 * tried**2 * 8)
+        bank = learn_patch_bank(
+            images, features=features, grid=tried, generator=generator, **options
+        )
+        for flip in mirrored:
+            error = _error(bank, images, targets, left_out, flip)
+            if error < (WORTH * least if least < float("inf") else least):
+                best, least = Settings(tried, flip), error
+    return best
+
+
+@torch.no_grad()
+def _error(bank: PatchBank2d, images: Tensor, targets: Tensor, left_out: int, flip: bool) -> float:
+    """Return the mean squared error on the first images, of a readout of all others."""
+    z = bank(images)
+    centre, deviation = z.mean(0), z.std(0)
+    deviation = torch.where(deviation > 1e-6 * deviation.mean(), deviation, 1)
+    z = (z - centre) / deviation
+    sums = FeatureStatistics(bank.out_features, targets.shape[1])
+    sums.update(z[left_out:], targets[left_out:])
+    if flip:
+        mirror = (bank(images[left_out:].flip(3)) - centre) / deviation
+        sums.update(mirror, targets[left_out:])
+    solution = sums.solve(TRIED_PENALTY, fit_intercept=True)
+    outputs = z[:left_out] @ solution.weight + solution.intercept.to(z)
+    return float((outputs - targets[:left_out]).square().mean())
+
+
+def choose_features(
+    rows: int | None, bank: PatchBank2d, images: Tensor, memory: float, seconds: float | None
+) -> int:
+    """Return how many features fit into memory and, if it is given, into the time.
+
+    Parameters
+    ----------
+    rows : int or None
+        Number of images to come, mirror images included, if it is known.
+    bank : PatchBank2d
+        Features like those to be learned, to measure the speed.
+    images : Tensor of shape (images, channels, height, width)
+        A few images.
+    memory : float
+        Bytes that may be used.
+    seconds : float or None
+        Time that fitting may take.
+
+    Returns
+    -------
+    int
+        One of ``LADDER``.
+    """
+    fitting = [n for n in LADDER if 4.5 * gram_bytes(n) + (1 << 29) <= memory] or [LADDER[0]]
+    if seconds is None:
+        most = DEFAULT_FEATURES
+        if rows is not None:
+            most = min(most, max(LADDER[1], FEATURES_PER_IMAGE * rows))
+        return max([n for n in fitting if n <= most] or fitting[:1])
+    if rows is None:
+        raise ValueError("time_budget needs all images at once; for partial_fit, set features")
+    per_feature, per_product = _speeds(bank, images)
+
+    def estimate(n: int) -> float:
+        products = rows * n**2 / 2 + n**3  # sums, and factorisations for a path of penalties
+        return rows * n * per_feature + products * per_product
+
+    return max([n for n in fitting if estimate(n) <= seconds] or fitting[:1])
+
+
+@torch.no_grad()
+def _speeds(bank: PatchBank2d, images: Tensor) -> tuple[float, float]:
+    """Return seconds per image and feature, and per multiply-add of a symmetric product."""
+    some = images[:64]
+    z = torch.randn(512, 4096, generator=torch.Generator().manual_seed(0))
+    matrix = SymmetricPanels(4096, z.dtype, z.device)
+    times = {}
+    for name, work in (
+        ("features", lambda: bank(some)),
+        ("sums", lambda: matrix.add_products(z, z)),
+    ):
+        best = float("inf")
+        for _ in range(3):
+            start = time.perf_counter()
+            work()
+            best = min(best, time.perf_counter() - start)
+        times[name] = best
+    per_product = times["sums"] / (512 * 4096**2 / 2)
+    return times["features"] / (len(some) * bank.out_features), per_product

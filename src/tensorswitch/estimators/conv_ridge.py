@@ -1,0 +1,357 @@
+"""Images in one pass: ridge regression on the patch features of a convolutional TS layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+from torch import Tensor, nn
+
+from tensorswitch._checks import check_above_zero, check_positive, from_numpy
+from tensorswitch._memory import available_memory
+from tensorswitch.estimators import _image_settings as settings
+from tensorswitch.estimators._feature_ridge import FeatureRidge
+from tensorswitch.estimators._front import Scaling
+from tensorswitch.estimators._ridge_base import Fitted
+from tensorswitch.estimators.ridge import TSRidgeClassifier
+from tensorswitch.features import PatchBank2d, as_images, channels_first, learn_patch_bank
+
+__all__ = ["TSConvRidgeClassifier"]
+
+ALPHAS = tuple(f"{m} mean" for m in (1, 0.3, 0.1, 0.03, 0.01, 0.003))
+SCALED_IMAGES = 2_000  # from which means and deviations of features are taken
+RARE = 0.01  # features whose deviation is a smaller part of the typical one are not amplified
+
+
+class ImageFront(NamedTuple):
+    """The steps before the readout: images from flat rows, patch features, scaling."""
+
+    bank: PatchBank2d
+    centre: Tensor
+    factor: Tensor
+    image_shape: tuple[int, int, int]  # height, width, channels
+    flips: bool
+    intercept: bool
+    gate_weights: list[Tensor]
+    scaling: Scaling
+
+    def images(self, X: np.ndarray) -> Tensor:
+        """Return flat rows as images with the channels first."""
+        return as_images(X, self.image_shape)
+
+    def features(self, images: Tensor) -> Tensor:
+        """Return the scaled features of images."""
+        with torch.no_grad():
+            z: Tensor = self.bank(images)
+        return z.sub_(self.centre).mul_(self.factor).to(self.gate_weights[0].dtype)
+
+    def __call__(self, X: np.ndarray) -> Tensor:
+        return self.features(self.images(X))
+
+
+class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
+    """Classify images by ridge regression on the copies of a convolutional TS layer.
+
+        W, c = argmin Σ ‖Wᵀ φ + c − t‖² + λ ‖W‖²,        φ = sign(f) |f|^power
+        f_wj = mean_{u ∈ w} h_j(u) c_j(u)
+
+    Whitened patches are copied by gates, which are open for a fixed share of them, to the windows
+    of a grid, and averaged there. Everything but the readout is learned without labels from a
+    sample of the images, and the readout is solved in closed form, so training is one pass over the
+    images. As with :class:`StreamingRidgeClassifier`, only sums are kept: images can be added in
+    chunks, new classes may appear later, and images can be removed again.
+
+    Parameters
+    ----------
+    features : "auto" or int, default="auto"
+        Number of features to aim at. "auto" is 12,288, or less if there is little memory, time or
+        data. Time grows with their square, memory too: 16,384 take about 2.5 GB.
+    sizes : sequence of int, optional
+        Heights and widths of patches. By default an eighth, a fifth and more than a quarter of the
+        image. Images of more than 48 pixels along an axis are reduced first.
+    grid : "auto" or int, default="auto"
+        There are ``grid × grid`` windows. "auto" is 2 or 3, by the error on images left out of a
+        sample.
+    flips : "auto" or bool, default="auto"
+        Whether mirror images count as further rows. "auto" decides by the error on images left out
+        of a sample: they help with photographs and not with digits.
+    copies : "score" or int, default="score"
+        What is copied; see :class:`tensorswitch.features.PatchFeatures2d`.
+    components : int, default=48
+        Number of principal components of the patches.
+    open_fraction : float, default=0.3
+        Share of the patches for which each gate is open.
+    gates_from : {"clusters", "patches", "random"}, default="clusters"
+        Where gate weights come from.
+    pool : {"mean", "max"}, default="mean"
+        Average of the copies in a window, or the copy with the highest score.
+    power : float, default=0.5
+        Exponent of the signed power.
+    alpha : float, str or a sequence of these, default="cv"
+        The ridge penalty λ, as in :class:`StreamingRidgeClassifier`. "cv" chooses among multiples
+        of the mean from 1 to 0.003 by their error on a fold that is left out.
+    dtype : {"float32", "float64"}, default="float32"
+        Type of the sums. With float64, removing images equals refitting without them to 1e-9.
+    image_shape : tuple of int, optional
+        (height, width) or (height, width, channels) of images that are given as flat rows.
+    memory_gb : float, optional
+        Memory budget in GiB. By default 70 % of the memory that is available.
+    time_budget : float, optional
+        Seconds that ``fit`` should take at most; the number of features is chosen by the measured
+        speed of this machine.
+    class_weight : dict or "balanced", optional
+        Weights of the classes. "balanced" needs all images at once.
+    random_state : int, RandomState instance or None, default=0
+        Seed of the patches and gates that are drawn.
+    verbose : bool, default=False
+        Show a progress bar with the time that is left.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The class labels, sorted.
+    bank_ : PatchBank2d
+        The torch module that computes the features.
+    grid_, flips_ : int, bool
+        What was chosen.
+    coef_ : ndarray of shape (n_patch_features, n_outputs)
+        The readout of the scaled features.
+    intercept_ : ndarray of shape (n_outputs,)
+        The intercept.
+    alpha_ : float
+        The penalty λ that was used.
+    solution_ : Solution
+        The readout with the errors of all λ that were tried.
+    image_shape_ : tuple of (int, int, int)
+        Height, width and channels of the images.
+
+    See Also
+    --------
+    tensorswitch.features.PatchFeatures : The features alone.
+
+    References
+    ----------
+    Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087.
+    Coates, Lee and Ng, An Analysis of Single-Layer Networks in Unsupervised Feature Learning,
+    AISTATS 2011.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from tensorswitch.estimators import TSConvRidgeClassifier
+    >>> digits = load_digits()
+    >>> model = TSConvRidgeClassifier(1024).fit(digits.images[:1000], digits.target[:1000])
+    >>> bool(model.score(digits.images[1000:], digits.target[1000:]) > 0.97)
+    True
+    """
+
+    standardize = True
+    fit_intercept = True
+    selection = "cv"
+    forgetting = 1.0
+    n_features_in_: int
+    image_shape_: tuple[int, int, int]
+
+    def __init__(
+        self,
+        features: int | str = "auto",
+        *,
+        sizes: Sequence[int] | None = None,
+        grid: int | str = "auto",
+        flips: bool | str = "auto",
+        copies: int | str = "score",
+        components: int = 48,
+        open_fraction: float = 0.3,
+        gates_from: str = "clusters",
+        pool: str = "mean",
+        power: float = 0.5,
+        alpha: float | str | Sequence[float | str] = "cv",
+        dtype: str = "float32",
+        image_shape: tuple[int, ...] | None = None,
+        memory_gb: float | None = None,
+        time_budget: float | None = None,
+        class_weight: Any = None,
+        random_state: Any = 0,
+        verbose: bool = False,
+    ) -> None:
+        self.features = features
+        self.sizes = sizes
+        self.grid = grid
+        self.flips = flips
+        self.copies = copies
+        self.components = components
+        self.open_fraction = open_fraction
+        self.gates_from = gates_from
+        self.pool = pool
+        self.power = power
+        self.alpha = alpha
+        self.dtype = dtype
+        self.image_shape = image_shape
+        self.memory_gb = memory_gb
+        self.time_budget = time_budget
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def to_torch(self) -> nn.Sequential:
+        """Return the fitted model as a torch network that can be trained further.
+
+        Returns
+        -------
+        torch.nn.Sequential
+            Patch features, whose parts are fixed, and a linear layer that includes the scaling. It
+            takes images of shape (n, channels, height, width) and returns the outputs of
+            :meth:`decision_function`, always with a column per output.
+        """
+        front, solution = self._fitted.front, self.solution_
+        weight = solution.weight.float() * front.factor[:, None]
+        layer = nn.Linear(*weight.shape)
+        with torch.no_grad():
+            layer.weight.copy_(weight.t())
+            layer.bias.copy_(solution.intercept.float() - front.centre @ weight)
+        return nn.Sequential(front.bank, layer)
+
+    def _new(self, X: Any, targets: np.ndarray, weight: Tensor | None, hashes: Tensor) -> Fitted:
+        """Learn patch features and their scaling from a sample of the images."""
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        order = np.sort(hashes.argsort(stable=True).numpy()[: settings.LEARNED])
+        order = np.random.default_rng(seed).permutation(order)
+        images = as_images(X[order], self.image_shape_)
+        t = from_numpy(np.ascontiguousarray(targets[order], dtype=np.float32))
+        names = ("sizes", "copies", "components", "open_fraction", "gates_from", "pool", "power")
+        options = {name: getattr(self, name) for name in names}
+        found = settings.choose_settings(
+            images[: settings.SAMPLE],
+            t[: settings.SAMPLE],
+            self._grid(),
+            self._flips(),
+            options,
+            seed,
+        )
+        generator = torch.Generator().manual_seed(seed)
+        options |= {"grid": found.grid, "generator": generator}
+        count = self._feature_count(X, images, found.flips, options)
+        bank = learn_patch_bank(images, features=count, **options)
+        self.bank_, self.grid_, self.flips_ = bank, found.grid, found.flips
+        return Fitted(self._image_front(bank, images, found.flips), np.zeros(targets.shape[1]), 1.0)
+
+    def _image_front(self, bank: PatchBank2d, images: Tensor, flips: bool) -> ImageFront:
+        with torch.no_grad():
+            z = bank(images[:SCALED_IMAGES])
+        square = z.var(0, correction=0)
+        typical = float(square.mean())
+        factor = torch.where(square > 0, (square + RARE**2 * typical).rsqrt(), 0)
+        dtype = torch.float64 if self.dtype == "float64" else torch.float32
+        unit = [torch.zeros(1, bank.out_features, dtype=dtype)]
+        scaling = Scaling("columns", None, None)
+        centre = z.mean(0)
+        return ImageFront(bank, centre, factor, self.image_shape_, flips, True, unit, scaling)
+
+    def _feature_count(self, X: Any, images: Tensor, flips: bool, options: dict[str, Any]) -> int:
+        if self.features != "auto":
+            check_positive(features=self.features)  # type: ignore[arg-type]
+            return int(self.features)
+        if self.time_budget is not None:
+            check_above_zero(time_budget=self.time_budget)
+        given = self.memory_gb
+        memory = 0.7 * available_memory() if given is None else given * 2**30
+        if self.dtype == "float64":
+            memory /= 2
+        rows = len(X) * (2 if flips else 1) if self._all_rows else None
+        probe = learn_patch_bank(images[:200], features=1024, **options)
+        return settings.choose_features(rows, probe, images, memory, self.time_budget)
+
+    _all_rows = True
+
+    def _partial_fit(self, X: Any, targets: Any, sample_weight: Any, first: bool) -> None:
+        self._all_rows = False
+        try:
+            super()._partial_fit(X, targets, sample_weight, first)
+        finally:
+            del self._all_rows
+
+    def _variants(self, X: Any, fitted: Fitted) -> Iterator[Tensor]:
+        """Yield the features of the images and of their mirror images."""
+        front = fitted.front
+        images = front.images(X)
+        yield front.features(images)
+        if front.flips:
+            yield front.features(images.flip(3))
+
+    def _variant_count(self, fitted: Fitted) -> int:
+        return 2 if fitted.front.flips else 1
+
+    @property
+    def solution_(self) -> Any:
+        """The readout with its λ and the errors of those that were tried."""
+        check_is_fitted(self, "solver_")
+        if self._solution is None:
+            alpha = ALPHAS if isinstance(self.alpha, str) and self.alpha == "cv" else self.alpha
+            self._solution = self._sums().solve(alpha, fit_intercept=True)
+        return self._solution
+
+    @staticmethod
+    def _targets(places: np.ndarray, classes: int, dtype: Any) -> np.ndarray:
+        return TSRidgeClassifier._targets(places, classes, np.float32)  # not the type of pixels
+
+    def _grid(self) -> Any:
+        if self.grid != "auto":
+            check_positive(grid=self.grid)  # type: ignore[arg-type]
+        return self.grid
+
+    def _flips(self) -> Any:
+        if isinstance(self.flips, str) and self.flips == "auto":
+            return "auto"
+        if not isinstance(self.flips, bool | np.bool_):
+            raise ValueError(f"flips must be 'auto', True or False, got {self.flips!r}")
+        return bool(self.flips)
+
+    def _outputs(self, X: Any) -> np.ndarray:
+        solution = self.solution_
+        X = self._rows(X, self.image_shape_)
+        front = self._fitted.front
+        parts = [
+            self._readout(front(X[part]), solution.weight, solution.intercept).numpy()
+            for part in self._chunks(X, self._fitted)
+        ]
+        return np.concatenate(parts)
+
+    def _validated(self, X: Any, y: Any, first: bool, **options: Any) -> tuple[Any, np.ndarray]:
+        if self.dtype not in ("float32", "float64"):
+            raise ValueError(f"dtype must be 'float32' or 'float64', got {self.dtype!r}")
+        if y is None:
+            raise ValueError("y is missing: a classifier needs a label for each image")
+        y = column_or_1d(y)
+        X = self._rows(X, None if first else self.image_shape_)
+        check_consistent_length(X, y)
+        return X, y
+
+    def _rows(self, X: Any, expected: tuple[int, int, int] | None) -> np.ndarray:
+        """Return images as flat rows of their own type; raise if they differ from those learned."""
+        array = np.asarray(X)
+        shape = self.image_shape
+        if not len(array):
+            raise ValueError("there are no images")
+        as_images(array[:1], shape)  # raises if these are not images
+        if channels_first(array.shape):
+            array = array.transpose(0, 2, 3, 1)
+        sides = shape if array.ndim == 2 and shape is not None else array.shape[1:]
+        found = (sides[0], sides[1], sides[2] if len(sides) == 3 else 1)
+        if expected is not None and found != expected:
+            raise ValueError(
+                f"images have shape {found} (height, width, channels), but the model was fitted "
+                f"to images of {expected}"
+            )
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError("images contain NaN or infinity")
+        if array.dtype.kind == "f" or array.dtype.itemsize > 1:
+            array = array.astype(np.float32, copy=False)
+        if expected is None:
+            self.image_shape_ = found
+            self.n_features_in_ = math.prod(found)
+        return array.reshape(len(array), -1)

@@ -1,0 +1,211 @@
+"""Ridge regression on features that are given, in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tensorswitch.estimators._feature_ridge import FeatureFront, FeatureRidge
+from tensorswitch.estimators._front import Scaling, moments
+from tensorswitch.estimators._ridge_base import Fitted
+from tensorswitch.estimators.ridge import TSRidgeClassifier, TSRidgeRegressor
+
+__all__ = ["StreamingRidgeClassifier", "StreamingRidgeRegressor"]
+
+
+class _StreamingRidge(FeatureRidge):
+    """Scaling of the given features, by the moments of all rows or of the first chunk."""
+
+    def _new(self, X: Any, targets: np.ndarray, weight: Tensor | None, hashes: Tensor) -> Fitted:
+        s = None if weight is None else weight.numpy()
+        shift, scale = self._target_scale(targets, s)
+        if isinstance(self.standardize, bool | np.bool_):
+            name = "columns" if self.standardize else "none"
+            scaling = Scaling.fit(name, *moments(X, s))
+        else:
+            scaling = Scaling.given(self.standardize, X.shape[1])
+        dtype = torch.float32 if X.dtype == np.float32 else torch.float64
+        front = FeatureFront.of(scaling, bool(self.fit_intercept), X.shape[1], dtype)
+        return Fitted(front, shift, scale)
+
+
+class StreamingRidgeClassifier(_StreamingRidge, TSRidgeClassifier):
+    """Classifier by ridge regression of ±1 targets on given features, in one pass.
+
+        W, c = argmin Σ ‖Wᵀ z + c − t‖² + λ ‖W‖²
+
+    Only the sums ``Σ z zᵀ`` and ``Σ z tᵀ`` are kept, in half the memory of the full matrix, so the
+    number of rows is not limited, and neither is that of features by LAPACK's 32-bit integers. The
+    penalty is chosen by exact cross-validation from the sums of folds. Classes may appear in later
+    chunks, models can be merged, and rows can be removed again.
+
+    It suits features that others have computed: embeddings of a pretrained network, random
+    convolutional kernels (ROCKET), or :class:`tensorswitch.features.PatchFeatures`.
+
+    Parameters
+    ----------
+    alpha : float, str or a sequence of these, default="cv"
+        The ridge penalty λ: a number; "mean", the mean of the diagonal of the centred Gram matrix,
+        or a multiple of it such as "0.1 mean"; several of these; or "cv" or "gcv" for a range of
+        multiples and how to choose among them.
+    standardize : bool or pair of array-likes, default=True
+        Whether to subtract the mean of each feature and divide by its standard deviation. ``fit``
+        takes them from all rows, ``partial_fit`` from the first chunk; they can also be given, so
+        that several machines agree.
+    fit_intercept : bool, default=True
+        Whether to add an intercept that is not penalised.
+    selection : {"cv", "gcv"}, default="cv"
+        How one of several ``alpha`` is chosen.
+    forgetting : float, default=1.0
+        Factor in (0, 1] by which each ``partial_fit`` multiplies the previous sums.
+    memory_gb : float, optional
+        Memory budget in GiB. By default 70 % of the memory that is available.
+    class_weight : dict or "balanced", optional
+        Weights of the classes. "balanced" needs all rows at once.
+    verbose : bool, default=False
+        Show a progress bar.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The class labels, sorted.
+    coef_ : ndarray of shape (n_features, n_outputs)
+        The readout of the scaled features.
+    intercept_ : ndarray of shape (n_outputs,)
+        The intercept.
+    alpha_ : float
+        The penalty λ that was used.
+    solution_ : Solution
+        The readout with the errors of all λ that were tried.
+    n_features_in_ : int
+        Number of features.
+
+    See Also
+    --------
+    sklearn.linear_model.RidgeClassifierCV : The same model with all rows in memory.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from tensorswitch.estimators import StreamingRidgeClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = StreamingRidgeClassifier()
+    >>> for start in range(0, 1500, 500):
+    ...     model = model.partial_fit(X[start : start + 500], y[start : start + 500], range(10))
+    >>> bool(model.score(X[1500:], y[1500:]) > 0.85)
+    True
+    """
+
+    def __init__(
+        self,
+        alpha: float | str | Sequence[float | str] = "cv",
+        *,
+        standardize: Any = True,
+        fit_intercept: bool = True,
+        selection: str = "cv",
+        forgetting: float = 1.0,
+        memory_gb: float | None = None,
+        class_weight: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.alpha = alpha
+        self.standardize = standardize
+        self.fit_intercept = fit_intercept
+        self.selection = selection
+        self.forgetting = forgetting
+        self.memory_gb = memory_gb
+        self.class_weight = class_weight
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the readout to all rows at once.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training samples.
+        y : array-like of shape (n_samples,)
+            Class labels.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights of the samples, 1 by default. A weight of two is a repeated sample.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        super().fit(X, y, sample_weight)
+        self._calibrated()  # now, so that predictions do not change the estimator
+        return self
+
+
+class StreamingRidgeRegressor(_StreamingRidge, TSRidgeRegressor):
+    """Ridge regression on given features, in one pass.
+
+        W, c = argmin Σ ‖Wᵀ z + c − t‖² + λ ‖W‖²
+
+    Only the sums ``Σ z zᵀ`` and ``Σ z tᵀ`` are kept; see :class:`StreamingRidgeClassifier`. Targets
+    may have several columns.
+
+    Parameters
+    ----------
+    alpha : float, str or a sequence of these, default="cv"
+        The ridge penalty λ, as in :class:`StreamingRidgeClassifier`.
+    standardize : bool or pair of array-likes, default=True
+        Whether to subtract the mean of each feature and divide by its standard deviation.
+    fit_intercept : bool, default=True
+        Whether to add an intercept that is not penalised.
+    selection : {"cv", "gcv"}, default="cv"
+        How one of several ``alpha`` is chosen.
+    forgetting : float, default=1.0
+        Factor in (0, 1] by which each ``partial_fit`` multiplies the previous sums.
+    memory_gb : float, optional
+        Memory budget in GiB. By default 70 % of the memory that is available.
+    verbose : bool, default=False
+        Show a progress bar.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features, n_outputs)
+        The readout of the scaled features.
+    intercept_ : ndarray of shape (n_outputs,)
+        The intercept.
+    alpha_ : float
+        The penalty λ that was used.
+    solution_ : Solution
+        The readout with the errors of all λ that were tried.
+    n_features_in_ : int
+        Number of features.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tensorswitch.estimators import StreamingRidgeRegressor
+    >>> X = np.random.default_rng(0).normal(size=(500, 3))
+    >>> model = StreamingRidgeRegressor().fit(X, X @ [1.0, 2.0, 3.0] + 5)
+    >>> np.round(model.predict(np.ones((1, 3))), 2)
+    array([11.])
+    """
+
+    def __init__(
+        self,
+        alpha: float | str | Sequence[float | str] = "cv",
+        *,
+        standardize: Any = True,
+        fit_intercept: bool = True,
+        selection: str = "cv",
+        forgetting: float = 1.0,
+        memory_gb: float | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.alpha = alpha
+        self.standardize = standardize
+        self.fit_intercept = fit_intercept
+        self.selection = selection
+        self.forgetting = forgetting
+        self.memory_gb = memory_gb
+        self.verbose = verbose

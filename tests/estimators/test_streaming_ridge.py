@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, make_regression
+from sklearn.linear_model import Ridge, RidgeClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from tensorswitch.estimators import StreamingRidgeClassifier, StreamingRidgeRegressor
+
+
+@parametrize_with_checks([StreamingRidgeClassifier(), StreamingRidgeRegressor()])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X + 1e-3 * np.arange(64), y  # no constant columns
+
+
+def chunks(model, X, y, **first):
+    for start in range(0, len(X), 400):
+        model.partial_fit(X[start : start + 400], y[start : start + 400], **first)
+    return model
+
+
+def test_regressor_is_ridge_regression():
+    X, y = make_regression(300, 20, noise=5.0, random_state=0)
+    ours = StreamingRidgeRegressor(alpha=3.0, standardize=False).fit(X, y)
+    theirs = Ridge(alpha=3.0).fit(X, y)
+    np.testing.assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-7)
+
+
+def test_classifier_is_ridge_classification():
+    X, y = digits()
+    ours = StreamingRidgeClassifier(alpha=50.0, standardize=False).fit(X, y)
+    theirs = RidgeClassifier(alpha=50.0).fit(X, y)
+    np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), atol=1e-6)
+
+
+def test_chunks_give_the_model_of_all_rows():
+    X, y = digits()
+    given = X.mean(0), X.std(0) + 1e-9
+    whole = StreamingRidgeClassifier(standardize=given).fit(X, y)
+    parts = chunks(StreamingRidgeClassifier(standardize=given), X, y, classes=np.arange(10))
+    assert parts.alpha_ == pytest.approx(whole.alpha_, rel=1e-9)
+    np.testing.assert_allclose(parts.predict_proba(X), whole.predict_proba(X), atol=1e-8)
+
+
+def test_classes_may_appear_later_and_rows_can_be_removed():
+    X, y = digits()
+    given = X.mean(0), X.std(0) + 1e-9
+    order = np.argsort(y, kind="stable")
+    model = StreamingRidgeClassifier(standardize=given)
+    for labels in np.array_split(np.arange(10), 5):
+        rows = order[np.isin(y[order], labels)]
+        known = {} if hasattr(model, "classes_") else {"classes": labels}
+        model.partial_fit(X[rows], y[rows], **known)
+    whole = StreamingRidgeClassifier(standardize=given).fit(X, y)
+    np.testing.assert_allclose(model.decision_function(X), whole.decision_function(X), atol=1e-8)
+    model.remove(X[:18], y[:18])
+    without = StreamingRidgeClassifier(standardize=given).fit(X[18:], y[18:])
+    np.testing.assert_allclose(model.decision_function(X), without.decision_function(X), atol=1e-9)
+
+
+def test_failed_chunk_leaves_the_sums_as_they_were():
+    X, y = digits()
+    model = StreamingRidgeClassifier().partial_fit(X[:500], y[:500], classes=np.arange(10))
+    before = model.decision_function(X)
+    with pytest.raises(ValueError, match="NaN"):
+        model.partial_fit(np.full((2, 64), np.nan), y[:2])
+    with pytest.raises(ValueError, match="features"):
+        model.partial_fit(X[:2, :5], y[:2])
+    np.testing.assert_array_equal(model.decision_function(X), before)
+
+
+def test_too_little_memory_is_said():
+    X, y = digits()
+    with pytest.raises(MemoryError, match="sums of 64 features need"):
+        StreamingRidgeClassifier(memory_gb=1e-6).fit(X, y)

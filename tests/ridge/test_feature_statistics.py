@@ -1,0 +1,99 @@
+import pytest
+import torch
+
+from tensorswitch.ridge import FeatureStatistics, RidgeStatistics, _cholesky
+from tensorswitch.ridge.moments import Moments, System
+
+FEATURES = 23
+
+
+@pytest.fixture(autouse=True)
+def small_panels(monkeypatch):
+    """Several panels, the last of which is shorter."""
+    for function in (_cholesky.SymmetricPanels.of_vector.__func__, _cholesky.vector_length):
+        monkeypatch.setattr(function, "__defaults__", (5,))
+
+
+def rows(count=60, dtype=torch.float64, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    z = torch.randn(count, FEATURES, generator=generator, dtype=torch.float64)
+    t = z[:, :2].abs() + 0.1 * torch.randn(count, 2, generator=generator, dtype=torch.float64) + 5
+    s = torch.rand(count, generator=generator, dtype=torch.float64)
+    return z.to(dtype), t.to(dtype), s.to(dtype)
+
+
+def statistics(**options):
+    return FeatureStatistics(FEATURES, 2, dtype=torch.float64, **options)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_solution_is_that_of_the_dense_sums(weighted, fit_intercept):
+    z, t, s = rows()
+    s = s if weighted else None
+    solution = statistics().update(z, t, s).solve(0.7, fit_intercept=fit_intercept)
+    system = System(Moments.of(z, t, s), fit_intercept)
+    weight = system.solve(0.7)
+    torch.testing.assert_close(solution.weight, weight)
+    if fit_intercept:
+        torch.testing.assert_close(solution.intercept, system.intercept(weight))
+
+
+def test_explicit_features_are_the_representation_of_a_unit_that_is_always_open():
+    z, t, s = rows()
+    unit = [torch.zeros(1, FEATURES, dtype=torch.float64)]
+    structured = RidgeStatistics(unit, 2, dtype=torch.float64, switch="none", folds=5)
+    expected = structured.update(z, t, s).solve("cv", fit_intercept=True)
+    found = statistics(folds=5).update(z, t, s).solve("cv", fit_intercept=True)
+    assert found.alpha == pytest.approx(expected.alpha)
+    torch.testing.assert_close(found.weight, expected.weight[0])
+    torch.testing.assert_close(torch.tensor(found.path), torch.tensor(expected.path))
+
+
+def test_penalty_of_several_is_that_of_explicit_cross_validation():
+    z, t, _ = rows()
+    fold = torch.arange(60) % 5
+    alphas = [30.0, 3.0, 0.3]
+    found = statistics(folds=5).update(z, t, fold=fold).solve(alphas, fit_intercept=True)
+    for alpha, error in found.path:
+        total = 0.0
+        for k in range(5):
+            system = System(Moments.of(z[fold != k], t[fold != k]), True)
+            weight = system.solve(alpha)
+            outputs = z[fold == k] @ weight + system.intercept(weight)
+            total += float((outputs - t[fold == k]).square().sum())
+        assert error == pytest.approx(total / 60)
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_chunks_merged_and_removed_rows_change_nothing(held_out):
+    z, t, s = rows()
+    options = {"folds": 5, "held_out": held_out}
+    whole = statistics(**options).update(z, t, s).solve("cv", fit_intercept=True)
+    left = statistics(**options)
+    for part in range(0, 30, 7):
+        left.update(*(x[part : min(part + 7, 30)] for x in (z, t, s)))
+    right = statistics(**options).update(z[30:], t[30:], s[30:])
+    extra = rows(11, seed=1)
+    left.update(*extra).merge(right).remove(*extra)
+    merged = left.solve("cv", fit_intercept=True)
+    assert merged.alpha == pytest.approx(whole.alpha, rel=1e-9)
+    torch.testing.assert_close(merged.weight, whole.weight, rtol=1e-9, atol=1e-9)
+
+
+def test_rows_of_the_wrong_width_leave_the_sums_as_they_were():
+    z, t, _ = rows()
+    sums = statistics().update(z, t)
+    before = sums.solve(1.0).weight
+    with pytest.raises(ValueError, match="size 22 on axis 1"):
+        sums.update(z[:, :-1], t)
+    torch.testing.assert_close(sums.solve(1.0).weight, before)
+
+
+def test_files_keep_the_sums(tmp_path):
+    z, t, _ = rows()
+    sums = statistics(folds=3).update(z, t)
+    sums.save(tmp_path / "sums")
+    again = FeatureStatistics.load(tmp_path / "sums")
+    assert isinstance(again, FeatureStatistics)
+    torch.testing.assert_close(again.solve("cv").weight, sums.solve("cv").weight, rtol=0, atol=0)
