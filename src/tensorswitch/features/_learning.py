@@ -146,7 +146,7 @@ def learn_patch_features(
 
 def _sampled(images: Tensor, size: int, stride: int, generator: torch.Generator) -> Tensor:
     """Return patches from random places, a row each."""
-    rows, columns = positions(*images.shape[2:], size, stride)
+    rows, columns = positions(images.shape[2], images.shape[3], size, stride)
     count = min(SAMPLED_PATCHES, len(images) * rows * columns)
     view = images.unfold(2, size, stride).unfold(3, size, stride)
     image, row, column = (
@@ -164,7 +164,8 @@ def _whitening(patches: Tensor, components: int, shrinkage: float) -> Tensor:
     added = shrinkage * float(values.mean())
     # Directions without any variance, such as that of the mean, stay at zero.
     scales = (values + added).rsqrt() * (values > 1e-9 * values[0])
-    return (vectors * scales)[:, :components].to(patches)
+    whitening: Tensor = (vectors * scales)[:, :components]
+    return whitening.to(patches)
 
 
 def _gates(patches: Tensor, first: Tensor, gates_from: str, generator: torch.Generator) -> Tensor:
@@ -181,4 +182,5 @@ def _gates(patches: Tensor, first: Tensor, gates_from: str, generator: torch.Gen
 
 
 def _unit(rows: Tensor) -> Tensor:
-    return rows / rows.norm(dim=1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
+    result: Tensor = rows / rows.norm(dim=1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
+    return result
