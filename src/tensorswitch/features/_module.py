@@ -14,7 +14,7 @@ from tensorswitch._checks import check_floating, check_positive, check_shape
 from tensorswitch._memory import workspace
 from tensorswitch.features._windows import averaging, edges
 
-SCORE_BYTES = 1 << 24  # of gate scores that are computed at a time, so that they stay in cache
+SCORE_BYTES = 1 << 21  # of gate scores that are computed at a time, so that they stay in cache
 CHANNELS = (1, 3, 4)  # numbers of channels by which layouts are told apart
 Copies = int | str
 
@@ -215,19 +215,13 @@ class PatchFeatures2d(nn.Module):
 
     def _scoring(self) -> Tensor:
         """Return the matrix that turns ``[p, 1]`` into ``w_j · p − θ_j``."""
-        return torch.cat([self.gate_weight, -self.threshold[:, None]], dim=1).t()
+        return torch.cat([self.gate_weight, -self.threshold[:, None]], dim=1).t().contiguous()
 
     def _pooled(self, images: Tensor, scoring: Tensor, reuse: bool) -> Tensor:
         p = self.project(images)
-        if reuse:  # the scores are the largest tensor by far, and overwritten below
-            shape = (len(p) * p.shape[1], scoring.shape[1])
-            scores = workspace.empty("patch scores", shape, p)
-            scores = torch.mm(p.reshape(shape[0], -1), scoring, out=scores).view(*p.shape[:2], -1)
-        else:
-            scores = p @ scoring
+        scores, opened = self._gated(p, scoring, reuse)
         if self.pool == "max":
             return self._maxima(p, scores)
-        opened = (scores > 0).to(p.dtype)
         if isinstance(self.copies, str):
             rectified = scores.relu_() if reuse else scores.relu()
             return torch.stack([self.windows @ rectified, self.windows @ opened], dim=3)
@@ -237,6 +231,17 @@ class PatchFeatures2d(nn.Module):
             taken = opened[:, rows].transpose(1, 2) @ copies[:, rows]
             parts.append(taken / rows.numel())
         return torch.stack(parts, dim=1)
+
+    def _gated(self, p: Tensor, scoring: Tensor, reuse: bool) -> tuple[Tensor, Tensor]:
+        """Return scores and gates, in buffers of the thread where no gradient is needed."""
+        if not reuse:
+            scores = p @ scoring
+            return scores, (scores > 0).to(p.dtype)
+        shape = (len(p) * p.shape[1], scoring.shape[1])
+        scores = workspace.empty("patch scores", shape, p)
+        torch.mm(p.reshape(shape[0], -1), scoring, out=scores)
+        opened = torch.gt(scores, 0, out=workspace.empty("patch gates", shape, p))
+        return scores.view(*p.shape[:2], -1), opened.view(*p.shape[:2], -1)
 
     def _maxima(self, p: Tensor, scores: Tensor) -> Tensor:
         parts = []
