@@ -18,7 +18,7 @@ TRIED_FEATURES = 1_536
 TRIED_PENALTY = "0.1 mean"
 LEARNED = 5_000  # images that patches are learned from
 LADDER = (512, 1024, 2048, 4096, 6144, 8192, 12288, 16384, 20480, 24576, 32768)
-DEFAULT_FEATURES = 12_288
+DEFAULT_FEATURES = 8_192
 FEATURES_PER_IMAGE = 4  # at most, since the time to solve grows with the cube of the features
 WORTH = 0.99  # an error that is lower by less decides nothing
 

@@ -69,8 +69,8 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
     Parameters
     ----------
     features : "auto" or int, default="auto"
-        Number of features to aim at. "auto" is 12,288, or less if there is little memory, time or
-        data. Time grows with their square, memory too: 16,384 take about 2.5 GB.
+        Number of features to aim at. "auto" is 8,192, or less if there is little memory, time or
+        data. Time and memory grow with their square: 16,384 take about 3 GB.
     sizes : sequence of int, optional
         Heights and widths of patches. By default an eighth, a fifth and more than a quarter of the
         image. Images of more than 48 pixels along an axis are reduced first.
