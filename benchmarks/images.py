@@ -113,7 +113,7 @@ def known() -> set[tuple[str, ...]]:
     if not path.exists():
         return set()
     with path.open() as file:
-        return {tuple(row[:4]) + (row[5],) for row in csv.reader(file)}
+        return {(*row[:4], row[5]) for row in csv.reader(file)}
 
 
 def keep(part: str, data: str, name: str, features: int, seed: int, *rest: Any) -> None:

@@ -84,7 +84,7 @@ def test_removed_images_leave_no_trace(digits):
     alpha = model.alpha_
     model.partial_fit(images[200:300], y[200:300]).remove(images[200:300], y[200:300])
     assert model.alpha_ == pytest.approx(alpha, rel=1e-9)
-    np.testing.assert_allclose(model.decision_function(images), before, atol=1e-8)
+    np.testing.assert_allclose(model.decision_function(images), before, atol=1e-9)
 
 
 def test_mirror_images_count_as_rows(digits):

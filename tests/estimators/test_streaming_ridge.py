@@ -77,3 +77,28 @@ def test_too_little_memory_is_said():
     X, y = digits()
     with pytest.raises(MemoryError, match="sums of 64 features need"):
         StreamingRidgeClassifier(memory_gb=1e-6).fit(X, y)
+
+
+def test_merged_models_are_the_model_of_all_rows():
+    X, y = digits()
+    sample = StreamingRidgeClassifier().fit(X[:500], y[:500])
+    left, right = (sample.without_rows() for _ in range(2))
+    late = y == 9
+    left.partial_fit(X[~late], y[~late])
+    right.partial_fit(X[late], y[late])
+    whole = sample.without_rows().partial_fit(X, y)
+    merged = left.merge(right)
+    np.testing.assert_allclose(merged.decision_function(X), whole.decision_function(X), atol=1e-8)
+    other = StreamingRidgeClassifier().fit(X[500:], y[500:])
+    with pytest.raises(ValueError, match="different features"):
+        merged.merge(other)
+
+
+def test_clients_with_one_class_each_merge_into_the_model_of_all_rows():
+    X, y = digits()
+    sample = StreamingRidgeClassifier().fit(X, y)
+    order = np.argsort(y, kind="stable")
+    total = sample.without_rows()
+    for rows in np.array_split(order, 100):
+        total.merge(sample.without_rows().partial_fit(X[rows], y[rows]))
+    np.testing.assert_allclose(total.decision_function(X), sample.decision_function(X), atol=1e-8)

@@ -13,7 +13,8 @@ from tensorswitch._checks import from_numpy
 from tensorswitch._memory import available_memory
 from tensorswitch._progress import progress_bar
 from tensorswitch.estimators._front import Scaling, rows_of
-from tensorswitch.estimators._ridge_base import Fitted, TSRidgeBase, row_hashes_of
+from tensorswitch.estimators._merging import Mergeable
+from tensorswitch.estimators._ridge_base import Fitted, row_hashes_of
 from tensorswitch.ridge import FeatureStatistics, gram_bytes
 from tensorswitch.ridge.dispatch import Solved
 from tensorswitch.ridge.folds import FOLDS
@@ -49,7 +50,7 @@ class FeatureFront(NamedTuple):
         return result
 
 
-class FeatureRidge(TSRidgeBase):
+class FeatureRidge(Mergeable):
     """Sums of explicit features, in chunks, in place of those of the TS representation."""
 
     gates: Any = 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,13 +43,13 @@ class ImageFront(NamedTuple):
 
     def images(self, X: np.ndarray) -> Tensor:
         """Return flat rows as images with the channels first."""
-        return as_images(X, self.image_shape)
+        return as_images(X, self.image_shape).to(self.centre.dtype)
 
     def features(self, images: Tensor) -> Tensor:
         """Return the scaled features of images."""
         with torch.no_grad():
             z: Tensor = self.bank(images)
-        return z.sub_(self.centre).mul_(self.factor).to(self.gate_weights[0].dtype)
+        return z.sub_(self.centre).mul_(self.factor)
 
     def __call__(self, X: np.ndarray) -> Tensor:
         return self.features(self.images(X))
@@ -96,7 +97,8 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         The ridge penalty λ, as in :class:`StreamingRidgeClassifier`. "cv" chooses among multiples
         of the mean from 1 to 0.003 by their error on a fold that is left out.
     dtype : {"float32", "float64"}, default="float32"
-        Type of the sums. With float64, removing images equals refitting without them to 1e-9.
+        Type of features and sums. With float64, removing images equals refitting without them to
+        1e-9.
     image_shape : tuple of int, optional
         (height, width) or (height, width, channels) of images that are given as flat rows.
     memory_gb : float, optional
@@ -209,12 +211,12 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
             :meth:`decision_function`, always with a column per output.
         """
         front, solution = self._fitted.front, self.solution_
-        weight = solution.weight.float() * front.factor[:, None]
-        layer = nn.Linear(*weight.shape)
+        weight = solution.weight * front.factor[:, None]
+        layer = nn.Linear(*weight.shape, dtype=weight.dtype)
         with torch.no_grad():
             layer.weight.copy_(weight.t())
-            layer.bias.copy_(solution.intercept.float() - front.centre @ weight)
-        return nn.Sequential(front.bank, layer)
+            layer.bias.copy_(solution.intercept - front.centre.double() @ weight.double())
+        return nn.Sequential(deepcopy(front.bank), layer)
 
     def _new(self, X: Any, targets: np.ndarray, weight: Tensor | None, hashes: Tensor) -> Fitted:
         """Learn patch features and their scaling from a sample of the images."""
@@ -241,12 +243,12 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         return Fitted(self._image_front(bank, images, found.flips), np.zeros(targets.shape[1]), 1.0)
 
     def _image_front(self, bank: PatchBank2d, images: Tensor, flips: bool) -> ImageFront:
+        dtype = torch.float64 if self.dtype == "float64" else torch.float32
         with torch.no_grad():
-            z = bank(images[:SCALED_IMAGES])
+            z = bank.to(dtype)(images[:SCALED_IMAGES].to(dtype))
         square = z.var(0, correction=0)
         typical = float(square.mean())
         factor = torch.where(square > 0, (square + RARE**2 * typical).rsqrt(), 0)
-        dtype = torch.float64 if self.dtype == "float64" else torch.float32
         unit = [torch.zeros(1, bank.out_features, dtype=dtype)]
         scaling = Scaling("columns", None, None)
         centre = z.mean(0)

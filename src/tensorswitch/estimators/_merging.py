@@ -1,0 +1,116 @@
+"""Models of different rows that are merged into one."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from tensorswitch.estimators._ridge_base import TSRidgeBase
+from tensorswitch.estimators._transaction import unchanged_on_error
+
+
+class Mergeable(TSRidgeBase):
+    """``without_rows``, ``merge`` and ``all_reduce`` for models that keep sums of features."""
+
+    def without_rows(self) -> Self:
+        """Return a model with the same features that has learned from no rows.
+
+        Models of different rows can only be merged if they have the same features. Fit one to a
+        sample, and let each machine start from what this method returns.
+
+        Returns
+        -------
+        self : object
+            A new model. It predicts once it has rows.
+        """
+        check_is_fitted(self, "solver_")
+        model = copy(self)
+        front = self._fitted.front
+        dtype = front.gate_weights[0].dtype
+        x = torch.empty(1, front.gate_weights[0].shape[1], dtype=dtype)
+        t = torch.empty(1, self._sums().out_features, dtype=dtype)
+        model._statistics, model._solution = self._new_statistics(self._fitted, x, t), None
+        if hasattr(self, "classes_"):
+            model._held = self._held.only(np.empty(0, dtype=np.int64))._replace(outputs=None)
+            model._calibration = None
+        return model
+
+    @unchanged_on_error
+    def merge(self, other: Self) -> Self:
+        """Add what another model has learned from other rows.
+
+        The result is the model of all rows, up to rounding.
+
+        Parameters
+        ----------
+        other : object
+            A model with the same features; see :meth:`without_rows`. It is not modified.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If the features differ.
+        """
+        check_is_fitted(self, "solver_")
+        check_is_fitted(other, "solver_")
+        mine, theirs = _front_tensors(self._fitted.front), _front_tensors(other._fitted.front)
+        same = type(self) is type(other) and len(mine) == len(theirs)
+        if not same or not all(map(torch.equal, mine, theirs)):
+            raise ValueError(
+                "the models have different features and cannot be merged; "
+                "start both from without_rows() of the same model"
+            )
+        if hasattr(self, "classes_"):
+            other = copy(other)
+            self._grow(other.classes_)
+            other._grow(self.classes_)
+            self._held = self._held.joined(other._held)
+            self._calibration = None
+        self._statistics, self._solution = self._sums().copy().merge(other._sums()), None
+        return self
+
+    def all_reduce(self) -> Self:
+        """Sum what the ranks of ``torch.distributed`` have learned, each from its own rows.
+
+        All ranks must have the same features and classes. Afterwards all have the same model.
+        Probabilities are calibrated on rows of the own rank.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        self._sums().all_reduce()
+        self._solution = None
+        if hasattr(self, "classes_"):
+            self._calibration = None
+        return self
+
+
+def _front_tensors(front: Any) -> list[Tensor]:
+    """Return everything in a front that the features depend on."""
+    found: list[Tensor] = []
+    for value in front:
+        if isinstance(value, torch.nn.Module):
+            found += value.state_dict().values()
+        elif isinstance(value, tuple) and hasattr(value, "_fields"):  # the scaling
+            found += _front_tensors(value)
+        elif isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, np.ndarray):
+            found.append(torch.from_numpy(value))
+        elif isinstance(value, list):
+            found += value
+        elif isinstance(value, int | tuple):
+            found.append(torch.tensor(value))
+    return found

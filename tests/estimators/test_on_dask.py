@@ -1,0 +1,31 @@
+import dask.array as da
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from tensorswitch.estimators import TSConvRidgeClassifier
+from tensorswitch.estimators.on_dask import fit_on_dask
+
+
+def test_chunks_on_dask_give_the_model_of_all_images():
+    digits = load_digits()
+    images, y = digits.images[:600], digits.target[:600]
+    sample = TSConvRidgeClassifier(256, grid=2, flips=True, dtype="float64")
+    sample.fit(images[:200], y[:200])
+    whole = sample.without_rows().partial_fit(images, y)
+    arrays = da.from_array(images, chunks=(130, 8, 5)), da.from_array(y, chunks=100)
+    model = fit_on_dask(sample, *arrays, split_every=2)
+    assert model._sums().rows == 1200
+    np.testing.assert_allclose(
+        model.decision_function(images), whole.decision_function(images), atol=1e-8
+    )
+
+
+def test_arrays_that_are_not_chunked_are_refused():
+    digits = load_digits()
+    model = TSConvRidgeClassifier(128, grid=2, flips=False)
+    model.fit(digits.images[:100], digits.target[:100])
+    with pytest.raises(TypeError, match="Dask array"):
+        fit_on_dask(model, digits.images, digits.target)
+    with pytest.raises(ValueError, match="1797 rows but y has 1000"):
+        fit_on_dask(model, da.from_array(digits.images), da.from_array(digits.target[:1000]))
