@@ -12,8 +12,8 @@ def principal_components(x: np.ndarray, count: int) -> np.ndarray:
     check_positive(components=count)
     if count > min(x.shape):
         raise ValueError(
-            f"{count} principal components cannot be had from "
-            f"{x.shape[0]} rows of {x.shape[1]} features"
+            f"components must be at most {min(x.shape)} for {x.shape[0]} rows of "
+            f"{x.shape[1]} features, got {count}"
         )
     _, vectors = np.linalg.eigh((x.T @ x).astype(np.float64))
     return np.ascontiguousarray(vectors[:, ::-1][:, :count].astype(x.dtype))

@@ -246,7 +246,7 @@ def test_a_failure_keeps_its_checkpoints(tmp_path, monkeypatch):
 def test_two_sweeps_do_not_share_a_folder(tmp_path):
     from filelock import FileLock
 
-    with FileLock(tmp_path / ".lock"), pytest.raises(ValueError, match="another run is at work in"):
+    with FileLock(tmp_path / ".lock"), pytest.raises(ValueError, match="is in use by another run"):
         sweep(LONG, tmp_path)
 
 
