@@ -53,7 +53,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file to write")
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {path.name}: the folder {path.parent} does not exist")
+        raise FileNotFoundError(
+            f"cannot write {path.name}: the folder {path.parent} does not exist"
+        )
     _remove_leftovers(path)
     partial = path.with_name(f".{path.name}.{_host()}-{os.getpid()}-{secrets.token_hex(8)}.part")
     try:
@@ -138,7 +140,8 @@ def _read(
     from safetensors import SafetensorError, safe_open
 
     if not Path(path).is_file():
-        raise FileNotFoundError(f"{path} {'is not a file' if Path(path).exists() else 'does not exist'}")
+        reason = "is not a file" if Path(path).exists() else "does not exist"
+        raise FileNotFoundError(f"{path} {reason}")
     try:
         with safe_open(path, "pt") as file:
             header = json.loads((file.metadata() or {}).get("tensorswitch", "{}"))
