@@ -8,7 +8,11 @@ from tensorswitch._checks import check_positive
 
 
 def principal_components(x: np.ndarray, count: int) -> np.ndarray:
-    """Return the leading eigenvectors of ``xᵀx``, (features, count), for rows with zero mean."""
+    """Return the leading eigenvectors of ``xᵀx``, of shape (features, count), in float64 inside.
+
+    Rows must be centred already. scikit-learn's ``PCA(svd_solver="covariance_eigh")`` does the same
+    after centring them itself, which would be wrong for rows scaled by the roots of their weights.
+    """
     check_positive(components=count)
     if count > min(x.shape):
         raise ValueError(

@@ -227,10 +227,10 @@ def test_a_small_cluster_does_the_work_itself_and_elsewhere(tmp_path, monkeypatc
 
 
 def test_a_failure_keeps_its_checkpoints(tmp_path, monkeypatch):
-    from tensorswitch import training
+    from tensorswitch.training import loop
 
     (experiment,) = with_fingerprints(LONG[:1])
-    write, calls = training.write_text, []
+    write, calls = loop.write_text, []
 
     def full(path, text):
         calls.append(path)
@@ -238,7 +238,7 @@ def test_a_failure_keeps_its_checkpoints(tmp_path, monkeypatch):
             raise OSError("No space left on device")
         write(path, text)
 
-    monkeypatch.setattr(training, "write_text", full)
+    monkeypatch.setattr(loop, "write_text", full)
     assert "No space left" in run_one(experiment, tmp_path).error
     assert (tmp_path / RUNNING / experiment.name / "checkpoint.safetensors").exists()
 
