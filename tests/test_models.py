@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from tensorswitch import SwitchedConv2d, SwitchedLinear, TensorSwitching, models
-from tensorswitch.models import KINDS, build, cnn, load_model, mlp, save_model
+from tensorswitch import SwitchedConv2d, SwitchedLinear, TensorSwitching
+from tensorswitch.models import KINDS, build, cnn, load_model, mlp, networks, save_model
 
 
 def kinds_of(network):
@@ -161,7 +161,9 @@ def test_a_crafted_description_is_refused_before_anything_is_allocated(
     network = mlp(4, 3, kind="ts-lrc", depth=1, width=8)
     network.description.update(change)
     save_model(network, tmp_path / "m")
-    monkeypatch.setattr(models, "available_memory", lambda: 2.0**60)  # or the machine would refuse
+    monkeypatch.setattr(
+        networks, "available_memory", lambda: 2.0**60
+    )  # or the machine would refuse
     start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(
         ValueError, match="does not contain the weights that its description requires"

@@ -37,6 +37,11 @@ MOST_LAYERS = 10_000  # more would take minutes to build
 class Network(nn.Sequential):
     """Layers in sequence, with the description that they were built from.
 
+    Parameters
+    ----------
+    *args : Module or OrderedDict
+        Layers, as of :class:`torch.nn.Sequential`.
+
     Attributes
     ----------
     description : dict
