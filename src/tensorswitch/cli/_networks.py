@@ -20,7 +20,10 @@ def _from_toml(context: typer.Context, path: Path | None) -> Path | None:
         settings = tomllib.loads(path.read_text())
     except FileNotFoundError:
         raise typer.BadParameter(f"{path} does not exist") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except RecursionError:
+        reason = "it is nested too deeply"
+        raise typer.BadParameter(f"{path} is not a valid TOML file: {reason}") from None
+    except (OSError, ValueError) as error:
         raise typer.BadParameter(f"{path} is not a valid TOML file: {error}") from None
     known = {p.name: p for p in context.command.params}
     settings = {

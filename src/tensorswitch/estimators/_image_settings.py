@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -10,7 +11,6 @@ from torch import Tensor
 
 from tensorswitch.features import PatchBank2d, learn_patch_bank
 from tensorswitch.ridge import FeatureStatistics, gram_bytes
-from tensorswitch.ridge._cholesky import SymmetricPanels
 
 GRIDS = (2, 3)
 SAMPLE, JUDGED = 4_000, 1_500  # images tried with, and how many of them judge
@@ -135,18 +135,18 @@ def choose_features(
 def _speeds(bank: PatchBank2d, images: Tensor) -> tuple[float, float]:
     """Return seconds per image and feature, and per multiply-add of a symmetric product."""
     some = images[:64]
-    z = torch.randn(512, 4096, generator=torch.Generator().manual_seed(0))
-    matrix = SymmetricPanels(4096, z.dtype, z.device)
-    times = {}
-    for name, work in (
-        ("features", lambda: bank(some)),
-        ("sums", lambda: matrix.add_products(z, z)),
-    ):
-        best = float("inf")
-        for _ in range(3):
-            start = time.perf_counter()
-            work()
-            best = min(best, time.perf_counter() - start)
-        times[name] = best
-    per_product = times["sums"] / (512 * 4096**2 / 2)
-    return times["features"] / (len(some) * bank.out_features), per_product
+    rows, width = 512, 2048
+    z = torch.randn(rows, width, generator=torch.Generator().manual_seed(0))
+    sums = FeatureStatistics(width, 1)
+    per_feature = _fastest(lambda: bank(some)) / (len(some) * bank.out_features)
+    per_product = _fastest(lambda: sums.update(z, z[:, :1])) / (rows * width**2 / 2)
+    return per_feature, per_product
+
+
+def _fastest(work: Callable[[], Any], turns: int = 3) -> float:
+    times = []
+    for _ in range(turns):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)

@@ -80,8 +80,14 @@ def learn_patch_features(
     gates_from : {"clusters", "patches", "random"}, default="clusters"
         Gate weights are the directions of clusters of whitened patches (spherical k-means), single
         patches, or drawn from a normal distribution. They have unit length.
-    grid, copies, pool, power
-        As in :class:`PatchFeatures2d`.
+    grid : int, default=2
+        There are ``grid × grid`` windows.
+    copies : "score" or int, default="score"
+        What is copied; see :class:`PatchFeatures2d`.
+    pool : {"mean", "max"}, default="mean"
+        Average of the copies in a window, or the copy with the highest score.
+    power : float, default=0.5
+        Exponent of the signed power.
     generator : torch.Generator, optional
         Source of randomness. By default seeded with 0.
 
