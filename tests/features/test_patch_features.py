@@ -201,7 +201,7 @@ def test_images_of_another_size_are_refused():
 
 def test_default_patch_sizes():
     sides = (2, 3, 8, 28, 32, 48)
-    expected = [(2,), (2, 3), (2, 3, 4), (4, 6, 8), (4, 6, 9), (6, 10, 13)]
+    expected = [(2,), (2, 3), (2, 3, 4), (4, 6, 9), (4, 6, 10), (6, 10, 15)]
     assert [default_patch_sizes(s, s) for s in sides] == expected
 
 

@@ -112,7 +112,7 @@ def learn_patch_bank(
     features : int, default=8192
         Number of features to aim at; the number of gates follows from it.
     sizes : sequence of int, optional
-        Sizes of the patches. By default an eighth, a fifth and more than a quarter of the image.
+        Sizes of the patches. By default an eighth, a fifth and a third of the image.
     grid : int, default=2
         There are ``grid × grid`` windows.
     copies : "score" or int, default="score"

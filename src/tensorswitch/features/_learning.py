@@ -16,7 +16,7 @@ ASSIGNED = 4096  # patches assigned to clusters at a time
 
 
 def default_patch_sizes(height: int, width: int) -> tuple[int, ...]:
-    """Return patch sizes for images: an eighth, a fifth and more than a quarter of the image.
+    """Return patch sizes for images: an eighth, a fifth and a third of the image.
 
     Parameters
     ----------
@@ -31,10 +31,10 @@ def default_patch_sizes(height: int, width: int) -> tuple[int, ...]:
     Examples
     --------
     >>> default_patch_sizes(32, 32)
-    (4, 6, 9)
+    (4, 6, 10)
     """
     side = min(height, width)
-    sizes = (max(least, round(side * share)) for least, share in ((2, 0.125), (3, 0.2), (4, 0.28)))
+    sizes = (max(least, round(side * share)) for least, share in ((2, 0.125), (3, 0.2), (4, 0.32)))
     return tuple(sorted({min(size, side) for size in sizes}))
 
 
