@@ -24,7 +24,7 @@ from tensorswitch.features import PatchBank2d, as_images, channels_first, learn_
 
 __all__ = ["TSConvRidgeClassifier"]
 
-ALPHAS = tuple(f"{m} mean" for m in (1, 0.3, 0.1, 0.03, 0.01, 0.003))
+ALPHAS = tuple(f"{m} mean" for m in (1, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001))
 SCALED_IMAGES = 2_000  # from which means and deviations of features are taken
 RARE = 0.01  # features whose deviation is a smaller part of the typical one are not amplified
 
@@ -73,7 +73,7 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         Number of features to aim at. "auto" is 8,192, or less if there is little memory, time or
         data. Time and memory grow with their square: 16,384 take about 3 GB.
     sizes : sequence of int, optional
-        Heights and widths of patches. By default an eighth, a fifth and more than a quarter of the
+        Heights and widths of patches. By default an eighth, a fifth and a third of the
         image. Images of more than 48 pixels along an axis are reduced first.
     grid : "auto" or int, default="auto"
         There are ``grid × grid`` windows. "auto" is 2 or 3, by the error on images left out of a
@@ -95,7 +95,7 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         Exponent of the signed power.
     alpha : float, str or a sequence of these, default="cv"
         The ridge penalty λ, as in :class:`StreamingRidgeClassifier`. "cv" chooses among multiples
-        of the mean from 1 to 0.003 by their error on a fold that is left out.
+        of the mean from 1 to 0.0001 by their error on a fold that is left out.
     dtype : {"float32", "float64"}, default="float32"
         Type of features and sums. With float64, removing images equals refitting without them to
         1e-9.
