@@ -76,7 +76,8 @@ class Mergeable(TSRidgeBase):
             other._grow(self.classes_)
             self._held = self._held.joined(other._held)
             self._calibration = None
-        self._statistics, self._solution = self._sums().copy().merge(other._sums()), None
+        self._sums().merge(other._sums())
+        self._solution = None
         return self
 
     def all_reduce(self) -> Self:
