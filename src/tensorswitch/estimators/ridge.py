@@ -250,7 +250,9 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
         check_is_fitted(self, "solver_")
         X, y = self._validated(X, y, False)
         places = class_places(y, self.classes_)
-        weight = self._class_weights(X, None, places, self.classes_, self._weights(X, sample_weight))
+        weight = self._class_weights(
+            X, None, places, self.classes_, self._weights(X, sample_weight)
+        )
         self._remove(X, self._targets(places, len(self.classes_), X.dtype), weight)
         self._held = self._held.without(row_hashes_of(X))
         self._calibration = None
@@ -348,9 +350,7 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
             return outputs.numpy()
         folds = fold_of_hashes(held.hashes, statistics.folds)
         judged = range(1) if statistics.held_out else range(statistics.folds)
-        readouts = left_out_readouts(
-            statistics.moments(), solution.alpha, front.intercept, judged
-        )
+        readouts = left_out_readouts(statistics.moments(), solution.alpha, front.intercept, judged)
         outputs = np.full((len(folds), statistics.out_features), np.nan)
         for fold, (weight, intercept) in readouts.items():
             rows = (folds == fold).nonzero().flatten()

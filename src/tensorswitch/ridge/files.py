@@ -76,7 +76,9 @@ def load_statistics(path: str | Path) -> RidgeStatistics:
         raise ValueError(f"{path} does not hold valid ridge statistics: {error}") from error
 
 
-def _statistics(tensors: dict[str, Tensor], header: dict[str, Any], version: int) -> RidgeStatistics:
+def _statistics(
+    tensors: dict[str, Tensor], header: dict[str, Any], version: int
+) -> RidgeStatistics:
     layers = sum(name.startswith("gate_weight.") for name in tensors)
     names = [f"gate_weight.{i}" for i in range(max(1, layers))]
     expected = {*(SUMS if version == VERSION else OLD), *names}

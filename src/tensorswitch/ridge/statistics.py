@@ -14,14 +14,14 @@ from torch import Tensor
 from tensorswitch._checks import check_positive, check_shape
 from tensorswitch.ridge._gram import add_gram, packed_shape
 from tensorswitch.ridge._solution import Solution
+from tensorswitch.ridge.moments import Moments, Packed
+from tensorswitch.ridge.penalty import Alpha
 from tensorswitch.ridge.problem import (
     check_gate_weights,
     check_rows,
     check_some_rows,
     column_energies,
 )
-from tensorswitch.ridge.moments import Moments, Packed
-from tensorswitch.ridge.penalty import Alpha
 from tensorswitch.ridge.rows import fold_of_rows
 from tensorswitch.ridge.solving import solve_moments
 from tensorswitch.switches import Switch, as_switch, combine_gates, deep_gates
@@ -448,7 +448,9 @@ class RidgeStatistics:
         self._torn = False
         return self
 
-    def retarget(self, columns: Sequence[int], signs: Sequence[float], offsets: Sequence[float]) -> None:
+    def retarget(
+        self, columns: Sequence[int], signs: Sequence[float], offsets: Sequence[float]
+    ) -> None:
         """Replace the targets of all rows by ``t'_j = signs_j · t_{columns_j} + offsets_j``.
 
         The statistics are then those of the new targets. A sign of 0 gives a constant target, such
