@@ -52,7 +52,9 @@ class Scaling(NamedTuple):
                 "standardize must be True, False, 'auto', 'common', or a pair of means and "
                 f"standard deviations with {features} numbers each; got {moments!r}"
             ) from error
-        if not (np.isfinite(centre).all() and np.isfinite(deviation).all() and (deviation >= 0).all()):
+        if not (
+            np.isfinite(centre).all() and np.isfinite(deviation).all() and (deviation >= 0).all()
+        ):
             raise ValueError("the means and standard deviations of standardize must be finite")
         return cls.fit("columns", centre, deviation, np.ones(features))._replace(name="given")
 
@@ -163,8 +165,7 @@ def _components(
     check_positive(components=count)
     if count > min(X.shape):
         raise ValueError(
-            f"components={count} exceeds the smaller of {X.shape[0]} rows and "
-            f"{X.shape[1]} features"
+            f"components={count} exceeds the smaller of {X.shape[0]} rows and {X.shape[1]} features"
         )
     mean = _average(X, weight, scaling)
     moment, total = np.zeros((X.shape[1], X.shape[1])), 0.0

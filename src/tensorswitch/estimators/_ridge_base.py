@@ -19,6 +19,7 @@ from tensorswitch._progress import progress_bar
 from tensorswitch.estimators._front import Front, Scaling, moments, rows_of
 from tensorswitch.ridge import RidgeStatistics, Solution, apply_readout
 from tensorswitch.ridge.dispatch import Solved, fold_options, solve_problem
+from tensorswitch.ridge.dual import leave_one_out
 from tensorswitch.ridge.matrix_free import Options
 from tensorswitch.ridge.penalty import penalties
 from tensorswitch.ridge.problem import Problem
@@ -26,7 +27,7 @@ from tensorswitch.ridge.rows import fold_of_hashes, row_hashes
 
 PREDICT_ROWS = 8192
 SCALED_ROWS = 600  # on which the kind of scaling is chosen
-TRIED = tuple(f"{10.0**k} mean" for k in range(1, -6, -1))
+TRIED = tuple(f"{10.0**k} mean" for k in range(3, -5, -1))
 AUTO_FEATURES, AUTO_GATES = 4096, (16, 256)  # what gates="auto" aims at, and its range
 
 
@@ -243,9 +244,7 @@ class TSRidgeBase(BaseEstimator):  # type: ignore[misc]
                 "relu",
                 hashes[torch.from_numpy(sample)],
             )
-            options = Options(fit_intercept=bool(self.fit_intercept))
-            solution = solve_problem(problem, TRIED, options, solver="dual").solution
-            errors[name] = min(error for _, error in solution.path)
+            errors[name] = leave_one_out(problem, TRIED, bool(self.fit_intercept))
         # Columns of their own need no explanation; a common factor must be clearly better.
         return Scaling.fit(
             "common" if errors["common"] < 0.98 * errors["columns"] else "columns", *found

@@ -12,7 +12,7 @@ PARAMETERS = """gates : "auto", int or sequence of int, default="auto"
     alpha : float, str or a sequence of these, default="cv"
         The ridge penalty λ: a number; "mean", the mean of the diagonal of the (centred) Gram matrix
         ``Σ z zᵀ``, as in the paper, or a multiple of it such as "0.1 mean"; or several of these,
-        among which ``selection`` chooses. "cv" and "gcv" stand for multiples from 10 to 1e-5 and
+        among which ``selection`` chooses. "cv" and "gcv" stand for multiples from 1,000 to 3e-5 and
         how to choose among them.
     solver : {"auto", "streaming", "matrix-free", "dual"}, default="auto"
         "streaming" accumulates a Gram matrix, "matrix-free" runs conjugate gradients, and "dual"

@@ -3,7 +3,7 @@
     C_ij = Σ_b h_bi h_bj x_b x_bᵀ
 
 The matrix is symmetric in the units and in the inputs, and a row contributes to a pair of units
-only if it opens both. For a block of eight units, rows are grouped by their gate pattern (255
+only if it opens both. Few rows are simply expanded. For a block of eight units, rows are grouped by their gate pattern (255
 patterns open at least one unit). ``x xᵀ`` is then summed once per pattern rather than once for each
 of the 36 pairs of the block, and the sums of the pairs follow from the sums of the patterns.
 :mod:`tensorswitch.ridge._cover` finds few blocks that cover every pair of units.
@@ -25,6 +25,7 @@ ROWS_PER_PATTERN = 32  # on average; with fewer rows, blocks are made smaller
 STRIP = 32  # inputs: only the strips of ``x xᵀ`` that reach the upper triangle are computed
 CACHE_BYTES = 1 << 22  # of gathered rows
 LENGTHS = (16, 32, 48, 64, 80, 96, 128, 160, 192, 208, 224, 240, 256, 288, 320, 384, 512)
+CALL = 2e5  # multiply-adds in the time of a call on little data
 PIECE_COST = 64  # cost of adding up the result of a piece, in rows
 
 
@@ -53,6 +54,9 @@ def add_gram(
         return
     n_in = x.shape[1]
     size = max(2, min(MAX_BLOCK, int(math.log2(max(4, rows / ROWS_PER_PATTERN)))))
+    if _expanding_pays(rows, units, n_in, size):
+        _add_expanded(packed, cross, x, gates, errors, sign)
+        return
     index = pair_index(units, x.device)
     bits = gates.t().to(torch.uint8).contiguous()
     padded = torch.nn.functional.pad(x, (0, 0, 0, 1))
@@ -85,6 +89,37 @@ def add_gram(
             sums = opens[:, part] @ _products(copies[:, :, :n_in], copies[:, :, n_in:])
             sums = sums.view(len(block), n_in, -1).to(cross.dtype)
             cross[start : start + len(block)].add_(sums, alpha=sign)
+
+
+def _expanding_pays(rows: int, units: int, n_in: int, size: int) -> bool:
+    """Return whether few rows are faster expanded than grouped, where calls take all the time."""
+    blocks = max(1.0, units * (units - 1) / (size * (size - 1)))
+    grouped = blocks * (12 * CALL + rows * n_in**2) + units * CALL
+    expanded = units * 4 * CALL + rows * (units * n_in) ** 2 / 2
+    return expanded < grouped
+
+
+def _add_expanded(
+    packed: Tensor, cross: Tensor, x: Tensor, gates: Tensor, errors: Tensor, sign: int
+) -> None:
+    """Add the same sums from ``z`` itself, for a few rows at a time."""
+    units, n_in = gates.shape[1], x.shape[1]
+    i, j = torch.triu_indices(n_in, n_in, device=x.device)
+    upper = i * n_in + j
+    step = max(1, CACHE_BYTES // (units * n_in * x.element_size()))
+    for start in range(0, len(x), step):
+        part = slice(start, start + step)
+        z = (gates[part, :, None] * x[part, None, :]).flatten(1)
+        sums = (z.t() @ errors[part]).view(units, n_in, -1)
+        cross.add_(sums.to(cross.dtype), alpha=sign)
+        done = 0
+        for unit in range(units):
+            first = unit * n_in
+            block = z[:, first : first + n_in].t() @ z[:, first:]
+            block = block.view(n_in, units - unit, n_in).transpose(0, 1).reshape(units - unit, -1)
+            rows = packed[done : done + units - unit]  # pairs (unit, unit), (unit, unit + 1), …
+            rows.add_(block.index_select(1, upper).to(packed.dtype), alpha=sign)
+            done += units - unit
 
 
 def _codes(bits: Tensor, block: tuple[int, ...]) -> Tensor:

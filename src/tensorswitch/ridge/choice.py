@@ -10,9 +10,8 @@ import torch
 
 from tensorswitch._memory import available_memory
 from tensorswitch.ridge._cholesky import PANEL
-from tensorswitch.ridge._gram import packed_shape
-from tensorswitch.ridge.dual import KERNEL_ROWS
-from tensorswitch.ridge._preconditioner import sample_bytes
+from tensorswitch.ridge._gram import CALL, packed_shape
+from tensorswitch.ridge.dual import EIGEN_ROWS, KERNEL_ROWS
 from tensorswitch.ridge.folds import DIRECT, FOLDS, judged_folds
 from tensorswitch.ridge.penalty import log
 from tensorswitch.ridge.readout import BLOCK_BYTES
@@ -20,7 +19,6 @@ from tensorswitch.ridge.readout import BLOCK_BYTES
 SOLVERS = ("streaming", "matrix-free", "dual")
 ITERATIONS = 30  # of conjugate gradients, typically
 LITTLE = 1e8  # multiply-adds: below this the work hardly matters, and streaming can be continued
-CALL = 2e5  # multiply-adds in the time of a call of torch on little data
 
 
 class Choice(NamedTuple):
@@ -92,25 +90,34 @@ def requirements(
             + _factor_bytes(features, size)
             + 3 * weights
             + 2 * BLOCK_BYTES,
-            blocks * (rows * in_features**2 + sums * 12 * CALL)
+            blocks * rows * in_features**2
+            + sums * min(blocks * 12, units * 4) * CALL
             + factorised * (features**3 / 6 + features**2 * in_features / 8 + 10 * CALL),
         ),
         Choice(
             "matrix-free",
-            held * (1 + (columns > 1)) + 7 * columns * weights + sample_bytes(rows, features, size) + 2 * BLOCK_BYTES,
+            held * (1 + (columns > 1)) + 7 * columns * weights + 2 * BLOCK_BYTES,
             iterations * (2 * rows * features * out_features + 20 * CALL),
         ),
         Choice(
             "dual",
             held * 8 / size
             + _factor_bytes(rows, 8)
+            + (3 * 8 * rows**2 if alphas > 1 and rows <= EIGEN_ROWS else 0)
             + 2 * 8 * rows * min(rows, KERNEL_ROWS)
             + 2 * weights
             + 2 * BLOCK_BYTES,
             2 * rows**2 * (in_features + sum(gates))  # twice as long, in float64
-            + (2 * rows**3 / 3 + 20 * CALL) * (1 if alphas == 1 else 1 + 4 * alphas),
+            + (2 * rows**3 / 3 + 20 * CALL) * _factorisations(rows, alphas),
         ),
     ]
+
+
+def _factorisations(rows: int, alphas: int) -> float:
+    """Return the work of the dual solver for some values of λ, in factorisations."""
+    if alphas == 1:
+        return 1.0
+    return 1.0 + (15.0 if rows <= EIGEN_ROWS else 4.0 * alphas)
 
 
 def _preference(choice: Choice) -> tuple[float, int]:

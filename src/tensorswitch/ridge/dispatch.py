@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from tensorswitch.ridge._solution import Solution
-from tensorswitch.ridge.problem import Problem
 from tensorswitch.ridge.choice import choose_solver
 from tensorswitch.ridge.dual import dual
 from tensorswitch.ridge.folds import FOLDS
 from tensorswitch.ridge.matrix_free import Options, Watch, matrix_free
 from tensorswitch.ridge.penalty import Alpha, penalties
+from tensorswitch.ridge.problem import Problem
 from tensorswitch.ridge.rows import fold_of_hashes
 from tensorswitch.ridge.statistics import RidgeStatistics
 from tensorswitch.switches import Switch
@@ -179,6 +179,8 @@ def solve_problem(
     if name == "dual":
         solution, outputs = dual(problem, alpha, options.fit_intercept, selection, left_out)
         return Solved(solution, name, None, outputs)
+    if memory_gb is not None:
+        options = options._replace(sample_bytes=memory_gb * 2**30 / 4)
     solution, outputs = matrix_free(problem, alpha, options, left_out=left_out)
     return Solved(solution, name, None, outputs)
 

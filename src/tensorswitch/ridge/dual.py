@@ -11,9 +11,9 @@ from torch import Tensor
 
 from tensorswitch.ridge._cholesky import CholeskyFactor, SingularError, SymmetricPanels
 from tensorswitch.ridge._solution import Solution, mean_diagonal
-from tensorswitch.ridge.problem import Problem, check_some_rows
 from tensorswitch.ridge.gcv import gcv_score
 from tensorswitch.ridge.penalty import Alpha, effective_rows, least_error, log, penalties
+from tensorswitch.ridge.problem import Problem, check_some_rows
 from tensorswitch.ridge.readout import ReadoutMap, outer_first
 from tensorswitch.ridge.rows import distinct_rows
 from tensorswitch.switches import Switch, deep_gates
@@ -22,6 +22,8 @@ KERNEL_ROWS = 512  # computed at a time
 MOST_ERROR = 1e-4  # largest relative error of the solution that rounding may cause
 MANY_ROWS = 4_000  # from which a sample of rows is left out for outputs
 SAMPLED_ROWS = 1_000
+EIGEN_ROWS, SEVERAL = 4_000, 4  # an eigendecomposition takes the time of about four values of λ
+PRECISION = 1e-13  # of the largest eigenvalue: a smaller λ is lost in rounding errors
 
 
 @torch.no_grad()
@@ -102,21 +104,20 @@ def dual(
     with torch.autocast(problem.x.device.type, enabled=False):
         system = _DualSystem(problem, fit_intercept)
         values, selection = penalties(alpha, system.mean, selection)
-        errors: list[float] = []
-        for value in values if len(values) > 1 else []:
-            try:
-                errors.append(system.error(value, selection))
-            except SingularError:
-                if not errors:  # smaller values are worse conditioned, so they would fail too
-                    raise
-                log.info("alpha %.3g is too small for working precision and is skipped", value)
-                break
+        errors = system.errors(values, selection) if len(values) > 1 else []
         values = values[: len(errors)] if errors else values
         best = least_error(values, errors) if errors else values[0]
         path = tuple(zip(values, errors, strict=True)) if errors else ()
         solved = system.solve(best)
         outputs = system.left_out(solved, best) if left_out else None
         return system.solution(solved, best, path), outputs
+
+
+def leave_one_out(problem: Problem, alpha: Alpha, fit_intercept: bool) -> float:
+    """Return the least leave-one-out error of several λ, without the readout."""
+    with torch.autocast(problem.x.device.type, enabled=False):
+        system = _DualSystem(problem, fit_intercept)
+        return min(system.errors(penalties(alpha, system.mean).values, "cv"))
 
 
 class _Solved(NamedTuple):
@@ -137,6 +138,7 @@ class _DualSystem:
         merged = distinct_rows(hashes, targets, sample_weight)
         self.place, self.targets, weight = merged.place, merged.targets, merged.weight
         self.total = float(weight.sum())
+        self.spectrum: tuple[Tensor, Tensor] | None = None
         check_some_rows(self.total)
         self.squares = (
             float(len(x)) if sample_weight is None else float(sample_weight.double().square().sum())
@@ -146,6 +148,7 @@ class _DualSystem:
         self.root = weight.sqrt()[:, None]
         self.z = ReadoutMap(rows, gates, None)
         self.mean = mean_diagonal(rows, gates, weight)
+        self.features = rows.shape[1] * math.prod(h.shape[1] for h in gates)
         self.goal, self.kernel = self.targets * self.root, _kernel_rows(rows * self.root, gates)
         # What the mean of the targets leaves of merged rows, no readout can explain.
         self.within = self._within(targets, sample_weight)
@@ -161,12 +164,11 @@ class _DualSystem:
         return float(weighted.sum())
 
     def _centre(self) -> None:
-        self.u = self.root / math.sqrt(self.total)
-        self.feature_mean = self.z.adjoint(self.root**2) / self.total  # z̄
-        sums = self.root * self.z.forward(self.feature_mean) * math.sqrt(self.total)  # √s K √s u
-        middle, raw = float((self.u * sums).sum()), self.kernel
-        norm = float(self.feature_mean.square().sum())
-        self.mean = max(0.0, self.mean - self.total * norm / self.feature_mean.numel())
+        self.u, raw, count = self.root / math.sqrt(self.total), self.kernel, len(self.root)
+        blocks = range(0, count, KERNEL_ROWS)
+        sums = torch.cat([raw(s, min(s + KERNEL_ROWS, count)) @ self.u for s in blocks])
+        middle = float((self.u * sums).sum())  # n ‖z̄‖²
+        self.mean = max(0.0, self.mean - middle / self.features)
         shifted = sums - middle / 2 * self.u
         left, right = torch.cat([self.u, shifted], 1), torch.cat([shifted, self.u], 1)
 
@@ -197,34 +199,73 @@ class _DualSystem:
             )
         return _Solved(factor, self._project(dual + correction))
 
-    def error(self, value: float, selection: str) -> float:
-        """Return the leave-one-out error, ``Σ s ‖t − f₋‖² / Σ s``, or the GCV error."""
-        solved = self.solve(value)
-        if selection == "cv":
-            residuals = self._residuals(solved, value)
-            return (float(residuals.square().sum()) + self.within) / self.total
-        # The residuals are λ times the dual variables, and rows − freedom is λ tr (A + λI)⁻¹.
-        freedom = len(self.goal) - value * solved.factor.inverse_trace() + self.fit_intercept
-        squared_error = value**2 * float(solved.dual.square().sum()) + self.within
-        return gcv_score(squared_error, freedom, effective_rows(self.total, self.squares))
+    def errors(self, values: Sequence[float], selection: str) -> list[float]:
+        """Return the error of each λ, the largest first, as far as the precision allows.
 
-    def _residuals(self, solved: _Solved, value: float) -> Tensor:
+        It is the leave-one-out error, ``Σ s ‖t − f₋‖² / Σ s``, or the GCV error.
+        """
+        find = self._by_spectrum if len(values) >= SEVERAL else self._by_factor
+        if len(self.goal) > EIGEN_ROWS:
+            find = self._by_factor
+        errors: list[float] = []
+        for value in values:
+            try:
+                dual, diagonal = find(value)
+            except SingularError:
+                if not errors:  # smaller values are worse conditioned, so they would fail too
+                    raise
+                log.info("alpha %.3g is too small for working precision and is skipped", value)
+                break
+            if selection == "cv":
+                residuals = self._residuals(dual, diagonal, value)
+                errors.append((float(residuals.square().sum()) + self.within) / self.total)
+                continue
+            # The residuals are λ times the dual variables, and rows − freedom is λ tr (A + λI)⁻¹.
+            freedom = len(self.goal) - value * float(diagonal.sum()) + self.fit_intercept
+            squared_error = value**2 * float(dual.square().sum()) + self.within
+            rows = effective_rows(self.total, self.squares)
+            errors.append(gcv_score(squared_error, freedom, rows))
+        return errors
+
+    def _by_factor(self, value: float) -> tuple[Tensor, Tensor]:
+        """Return β and the diagonal of ``(A + λI)⁻¹``."""
+        solved = self.solve(value)
+        return solved.dual, solved.factor.inverse_diagonal()
+
+    def _by_spectrum(self, value: float) -> tuple[Tensor, Tensor]:
+        """Return the same for any λ from one eigendecomposition."""
+        if self.spectrum is None:
+            matrix = self.kernel(0, len(self.goal))
+            self.spectrum = torch.linalg.eigh((matrix + matrix.t()) / 2)
+        nodes, vectors = self.spectrum
+        if not value > PRECISION * float(nodes[-1]):
+            raise SingularError(
+                f"the kernel matrix of these rows is too ill-conditioned for alpha {value:.3g}; "
+                "use a larger alpha, or centre and scale x"
+            )
+        inverse = 1 / (nodes.clamp(min=0) + value)
+        dual = vectors @ (inverse[:, None] * (vectors.t() @ self.goal))
+        return self._project(dual), vectors.square() @ inverse
+
+    def _residuals(self, dual: Tensor, diagonal: Tensor, value: float) -> Tensor:
         """Return the residuals of rows left out, times √s.
 
         They are those of the fit, λβ, divided by ``1 − h_ii = λ (A + λI)⁻¹_ii − u_i²``.
         """
-        keep = value * solved.factor.inverse_diagonal()[:, None]
+        keep = value * diagonal[:, None]
         if self.fit_intercept:
             keep = keep - self.u.square()
         if not len(keep) > self.fit_intercept:
-            return torch.full_like(solved.dual, math.inf)
-        return value * solved.dual / keep.clamp(min=1e-12)
+            return torch.full_like(dual, math.inf)
+        return value * dual / keep.clamp(min=1e-12)
 
     def left_out(self, solved: _Solved, value: float) -> Tensor:
         """Return outputs for rows left out, of a sample of rows if there are many."""
         count = len(self.goal)
         if count <= MANY_ROWS:
-            residuals = self._residuals(solved, value)
+            known = self.spectrum is not None
+            diagonal = self._by_spectrum(value)[1] if known else solved.factor.inverse_diagonal()
+            residuals = self._residuals(solved.dual, diagonal, value)
         else:
             some = torch.arange(0, count, count // SAMPLED_ROWS, device=self.goal.device)
             unit = self.goal.new_zeros(count, len(some))
@@ -245,8 +286,8 @@ class _DualSystem:
         weight = self.z.adjoint(solved.dual * self.root)
         intercept = None
         if self.fit_intercept:
-            mean = self.feature_mean.flatten(0, -2).flatten()
-            intercept = self.target_mean - mean @ weight.flatten(0, -2)
+            mean = (self.root**2 * self.z.forward(weight)).sum(0) / self.total
+            intercept = self.target_mean - mean
         gates = [len(w) for w in self.problem.gate_weights]
         readout = outer_first(weight.to(self.problem.x.dtype), gates)
         return Solution(readout, value, path=path, intercept=intercept)

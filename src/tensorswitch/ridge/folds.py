@@ -21,7 +21,7 @@ __all__ = ["FOLDS", "fold_errors", "judged_folds", "readouts"]
 
 FOLDS = 5
 MANY_ROWS = 20_000  # from which one fold is large enough to choose λ
-DIRECT = 1500  # features up to which each λ is factorised
+DIRECT = 500  # features up to which each λ is factorised
 REACH, STEPS = 10.0, 14  # of vectors by Lanczos' algorithm: good to about 1e-4
 
 

@@ -103,7 +103,9 @@ class _Judge:
         """Factorise for one λ."""
         right, factor = self.system.right, self.system.factorise(alpha)
         g = probes(self.features, right) if self.estimate else right[:, :0]
-        weight, u = factor.solve(torch.cat([right, g], dim=1)).split([right.shape[1], g.shape[1]], 1)
+        weight, u = factor.solve(torch.cat([right, g], dim=1)).split(
+            [right.shape[1], g.shape[1]], 1
+        )
         trace = float((g.double() * u).sum(0).mean()) if g.shape[1] else factor.inverse_trace()
         # At the solution C w = S − λw, which gives t·t − 2 w·S + w·Cw = t·t − w·S − λ w·w.
         explained, norm = (weight.double() * right).sum(), weight.double().square().sum()
@@ -117,7 +119,9 @@ class _Judge:
 
         def judge(alpha: float) -> tuple[float, float]:
             first, second = quadrature.sums(alpha - middle)
-            error = self.system.energy - float(first[:out].sum()) - alpha * float(second[:out].sum())
+            error = (
+                self.system.energy - float(first[:out].sum()) - alpha * float(second[:out].sum())
+            )
             return max(error, self.least), self.features - alpha * float(first[out:].mean())
 
         return judge

@@ -9,14 +9,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from tensorswitch._memory import available_memory
 from tensorswitch.ridge._conjugate_gradients import conjugate_gradients, dot
 from tensorswitch.ridge._preconditioner import Preconditioner
 from tensorswitch.ridge._processes import AllRanks, Total
 from tensorswitch.ridge._solution import Solution, mean_diagonal
-from tensorswitch.ridge.problem import Problem, check_some_rows, column_energies
 from tensorswitch.ridge.folds import FOLDS, judged_folds
 from tensorswitch.ridge.gcv import gcv_score, probes
 from tensorswitch.ridge.penalty import Alpha, effective_rows, least_error, log, penalties
+from tensorswitch.ridge.problem import Problem, check_some_rows, column_energies
 from tensorswitch.ridge.readout import ReadoutMap, inner_first, outer_first
 from tensorswitch.ridge.rows import fold_of_hashes
 from tensorswitch.switches import Switch, deep_gates
@@ -138,6 +139,7 @@ class Options(NamedTuple):
     selection: str = "cv"
     preconditioner: str = "auto"
     watch: Watch | None = None
+    sample_bytes: float | None = None  # of sampled rows; by default a quarter of what is available
 
 
 def matrix_free(
@@ -227,6 +229,7 @@ class _FreeSystem:
             self.feature_mean if options.fit_intercept else None,
             total,
             options.preconditioner,
+            available_memory() / 4 if options.sample_bytes is None else options.sample_bytes,
         )
 
     def _sum_of(self, numbers: Sequence[float]) -> list[float]:

@@ -15,7 +15,7 @@ log = logging.getLogger("tensorswitch.ridge")
 
 Alpha = float | str | Sequence[float | str]
 SELECTIONS = ("cv", "gcv")
-MULTIPLES = tuple(10.0 ** (k / 2) for k in range(2, -11, -1))  # of the mean, tried by default
+MULTIPLES = tuple(10.0 ** (k / 2) for k in range(6, -10, -1))  # of the mean, tried by default
 
 
 class Penalties(NamedTuple):

@@ -127,9 +127,7 @@ class DistinctRows(NamedTuple):
     weight: Tensor
 
 
-def distinct_rows(
-    hashes: Tensor, targets: Tensor, sample_weight: Tensor | None
-) -> DistinctRows:
+def distinct_rows(hashes: Tensor, targets: Tensor, sample_weight: Tensor | None) -> DistinctRows:
     """Merge identical rows: the mean of their targets, the sum of their weights.
 
     This leaves the solution unchanged, and leave-one-out then leaves out a whole group.
