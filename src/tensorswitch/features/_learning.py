@@ -11,17 +11,24 @@ from tensorswitch.features._module import Copies, PatchFeatures2d, positions
 SAMPLED_PATCHES = 60_000
 QUANTILE_PATCHES = 5_000
 SOURCES = ("clusters", "patches", "random")
+SHARES = {
+    "small": ((2, 0.125), (3, 0.2), (4, 0.32)),
+    "large": ((3, 0.25), (4, 0.4), (5, 0.5)),
+}
 LLOYD_STEPS = 3
 ASSIGNED = 4096  # patches assigned to clusters at a time
 
 
-def default_patch_sizes(height: int, width: int) -> tuple[int, ...]:
-    """Return patch sizes for images: an eighth, a fifth and a third of the image.
+def default_patch_sizes(height: int, width: int, scale: str = "small") -> tuple[int, ...]:
+    """Return three patch sizes that suit images of a size.
 
     Parameters
     ----------
     height, width : int
         Size of the images.
+    scale : {"small", "large"}, default="small"
+        "small" patches are an eighth, a fifth and a third of the image, for details anywhere in
+        it. "large" ones are a quarter, two fifths and half of it, for objects in the centre.
 
     Returns
     -------
@@ -30,11 +37,11 @@ def default_patch_sizes(height: int, width: int) -> tuple[int, ...]:
 
     Examples
     --------
-    >>> default_patch_sizes(32, 32)
-    (4, 6, 10)
+    >>> default_patch_sizes(32, 32), default_patch_sizes(28, 28, "large")
+    ((4, 6, 10), (7, 11, 14))
     """
     side = min(height, width)
-    sizes = (max(least, round(side * share)) for least, share in ((2, 0.125), (3, 0.2), (4, 0.32)))
+    sizes = (max(least, round(side * share)) for least, share in SHARES[scale])
     return tuple(sorted({min(size, side) for size in sizes}))
 
 
