@@ -9,7 +9,7 @@ from tensorswitch.estimators import TSConvRidgeClassifier
 from tensorswitch.estimators import _image_settings as settings
 from tensorswitch.features import as_images
 
-SMALL = {"features": 256, "grid": 2, "flips": False}
+SMALL = {"features": 256, "grid": 2, "sizes": (2, 3, 4), "flips": False}
 
 
 @pytest.fixture(scope="module")
@@ -108,11 +108,11 @@ def test_flips_are_found_to_help_where_left_and_right_mean_nothing():
         else:
             images[i, place : place + 3, place : place + 3] += 0.5
     targets = torch.as_tensor(2.0 * y[:, None] - 1).float()
-    found = settings.choose_settings(as_images(images), targets, 2, "auto", {}, 0)
+    found = settings.choose_settings(as_images(images), targets, 2, (3, 5), "auto", {}, 0)
     assert isinstance(found.flips, bool)
     arrow = np.where(y[:, None, None] == 1, np.arange(12.0), np.arange(11.0, -1, -1))
     left = as_images(images * 0.1 + arrow / 12)
-    assert not settings.choose_settings(left, targets, 2, "auto", {}, 0).flips
+    assert not settings.choose_settings(left, targets, 2, (3, 5), "auto", {}, 0).flips
 
 
 def test_time_budget_picks_the_size(digits):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tensorswitch.features import PatchBank2d, learn_patch_bank
+from tensorswitch.features import PatchBank2d, default_patch_sizes, learn_patch_bank
 from tensorswitch.ridge import FeatureStatistics, gram_bytes
 
 GRIDS = (2, 3)
@@ -20,33 +20,43 @@ LEARNED = 5_000  # images that patches are learned from
 LADDER = (512, 1024, 2048, 4096, 6144, 8192, 12288, 16384, 20480, 24576, 32768)
 DEFAULT_FEATURES = 8_192
 FEATURES_PER_IMAGE = 4  # at most, since the time to solve grows with the cube of the features
-WORTH = 0.99  # an error that is lower by less decides nothing
+WORTH = 0.99  # mirror images double the time, so they must lower the error by more
+FEWEST = 60  # images with which anything is tried
 
 
 class Settings(NamedTuple):
     """What was chosen."""
 
     grid: int
+    sizes: tuple[int, ...]
     flips: bool
 
 
 def choose_settings(
-    images: Tensor, targets: Tensor, grid: Any, flips: Any, options: dict[str, Any], seed: int
+    images: Tensor,
+    targets: Tensor,
+    grid: Any,
+    sizes: Any,
+    flips: Any,
+    options: dict[str, Any],
+    seed: int,
 ) -> Settings:
-    """Return the grid and whether mirror images help, by the error on images left out.
+    """Return windows, patch sizes and whether mirror images help, by the error on images left out.
 
     Parameters
     ----------
     images : Tensor of shape (images, channels, height, width)
-        A sample in random order.
+        A sample in random order, reduced as :func:`learn_patch_bank` does it.
     targets : Tensor of shape (images, outputs)
         Targets of ±1.
     grid : int or "auto"
         Fixed, or to be found.
+    sizes : sequence of int or None
+        Fixed, or to be found.
     flips : bool or "auto"
         Fixed, or to be found.
     options : dict
-        Of :func:`learn_patch_bank`.
+        Further options of :func:`learn_patch_bank`.
     seed : int
         Of the gates.
 
@@ -54,24 +64,39 @@ def choose_settings(
     -------
     Settings
     """
-    few = len(images) < 60
-    grids = (GRIDS[:1] if few else GRIDS) if grid == "auto" else (grid,)
-    mirrored = ((False,) if few else (False, True)) if flips == "auto" else (bool(flips),)
-    if len(grids) == 1 and len(mirrored) == 1:
-        return Settings(grids[0], mirrored[0])
+    side = images.shape[2:]
+    scales = [default_patch_sizes(*side, scale) for scale in ("small", "large")]
+    all_sizes = scales if sizes is None else [tuple(sizes)]
+    grids = list(GRIDS) if grid == "auto" else [grid]
+    few = len(images) < FEWEST
+    tried = list(dict.fromkeys((g, s) for g in grids for s in all_sizes))
     left_out = min(JUDGED, len(images) // 3)
-    best, least = Settings(grids[0], mirrored[0]), float("inf")
-    for tried in grids:
-        generator = torch.Generator().manual_seed(seed)
-        features = max(TRIED_FEATURES, 2 * tried**2 * 8)
-        bank = learn_patch_bank(
-            images, features=features, grid=tried, generator=generator, **options
-        )
-        for flip in mirrored:
-            error = _error(bank, images, targets, left_out, flip)
-            if error < (WORTH * least if least < float("inf") else least):
-                best, least = Settings(tried, flip), error
-    return best
+    errors: dict[tuple[int, tuple[int, ...]], float] = {}
+    banks = {}
+    if len(tried) > 1 and not few:
+        for g, s in tried:
+            try:
+                banks[g, s] = _tried_bank(images, g, s, options, seed)
+            except ValueError:  # too fine a grid for these patches
+                continue
+            errors[g, s] = _error(banks[g, s], images, targets, left_out, False)
+    best = min(errors, key=lambda key: errors[key]) if errors else tried[0]
+    if not isinstance(flips, str) or few:
+        return Settings(*best, flips is True)
+    bank = banks.get(best) or _tried_bank(images, *best, options, seed)
+    plain = errors.get(best) or _error(bank, images, targets, left_out, False)
+    mirrored = _error(bank, images, targets, left_out, True)
+    return Settings(*best, mirrored < WORTH * plain)
+
+
+def _tried_bank(
+    images: Tensor, grid: int, sizes: tuple[int, ...], options: dict[str, Any], seed: int
+) -> PatchBank2d:
+    generator = torch.Generator().manual_seed(seed)
+    features = max(TRIED_FEATURES, 2 * grid**2 * 8 * len(sizes))
+    return learn_patch_bank(
+        images, features=features, grid=grid, sizes=sizes, generator=generator, **options
+    )
 
 
 @torch.no_grad()

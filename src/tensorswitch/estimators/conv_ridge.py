@@ -20,7 +20,13 @@ from tensorswitch.estimators._feature_ridge import FeatureRidge
 from tensorswitch.estimators._front import Scaling
 from tensorswitch.estimators._ridge_base import Fitted
 from tensorswitch.estimators.ridge import TSRidgeClassifier
-from tensorswitch.features import PatchBank2d, as_images, channels_first, learn_patch_bank
+from tensorswitch.features import (
+    PatchBank2d,
+    as_images,
+    channels_first,
+    learn_patch_bank,
+    reduced,
+)
 
 __all__ = ["TSConvRidgeClassifier"]
 
@@ -73,8 +79,9 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         Number of features to aim at. "auto" is 8,192, or less if there is little memory, time or
         data. Time and memory grow with their square: 16,384 take about 3 GB.
     sizes : sequence of int, optional
-        Heights and widths of patches. By default an eighth, a fifth and a third of the
-        image. Images of more than 48 pixels along an axis are reduced first.
+        Heights and widths of patches. By default an eighth, a fifth and a third of the image, or a
+        quarter, two fifths and half of it, by the error on images left out of a sample. Images of
+        more than 48 pixels along an axis are reduced first.
     grid : "auto" or int, default="auto"
         There are ``grid × grid`` windows. "auto" is 2 or 3, by the error on images left out of a
         sample.
@@ -119,7 +126,7 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         The class labels, sorted.
     bank_ : PatchBank2d
         The torch module that computes the features.
-    grid_, flips_ : int, bool
+    grid_, sizes_, flips_ : int, tuple of int, bool
         What was chosen.
     coef_ : ndarray of shape (n_patch_features, n_outputs)
         The readout of the scaled features.
@@ -225,21 +232,16 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         order = np.random.default_rng(seed).permutation(order)
         images = as_images(X[order], self.image_shape_)
         t = from_numpy(np.ascontiguousarray(targets[order], dtype=np.float32))
-        names = ("sizes", "copies", "components", "open_fraction", "gates_from", "pool", "power")
+        names = ("copies", "components", "open_fraction", "gates_from", "pool", "power")
         options = {name: getattr(self, name) for name in names}
-        found = settings.choose_settings(
-            images[: settings.SAMPLE],
-            t[: settings.SAMPLE],
-            self._grid(),
-            self._flips(),
-            options,
-            seed,
-        )
+        sample = slice(settings.SAMPLE)
+        wanted = self._grid(), self.sizes, self._flips()
+        found = settings.choose_settings(reduced(images[sample]), t[sample], *wanted, options, seed)
         generator = torch.Generator().manual_seed(seed)
-        options |= {"grid": found.grid, "generator": generator}
+        options |= {"grid": found.grid, "sizes": found.sizes, "generator": generator}
         count = self._feature_count(X, images, found.flips, options)
         bank = learn_patch_bank(images, features=count, **options)
-        self.bank_, self.grid_, self.flips_ = bank, found.grid, found.flips
+        self.bank_, (self.grid_, self.sizes_, self.flips_) = bank, found
         return Fitted(self._image_front(bank, images, found.flips), np.zeros(targets.shape[1]), 1.0)
 
     def _image_front(self, bank: PatchBank2d, images: Tensor, flips: bool) -> ImageFront:

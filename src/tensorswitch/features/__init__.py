@@ -20,7 +20,7 @@ Coates, Lee and Ng, An Analysis of Single-Layer Networks in Unsupervised Feature
 2011 (whitened patches, clusters and pooling).
 """
 
-from tensorswitch.features._bank import PatchBank2d, learn_patch_bank
+from tensorswitch.features._bank import PatchBank2d, learn_patch_bank, reduced
 from tensorswitch.features._learning import default_patch_sizes, learn_patch_features
 from tensorswitch.features._module import PatchFeatures2d, as_images, channels_first
 from tensorswitch.features._transformer import PatchFeatures
@@ -34,4 +34,5 @@ __all__ = [
     "default_patch_sizes",
     "learn_patch_bank",
     "learn_patch_features",
+    "reduced",
 ]

@@ -22,11 +22,9 @@ class PatchBank2d(nn.Module):
     Parameters
     ----------
     parts : sequence of PatchFeatures2d
-        The features of each size, for images that have been reduced.
+        The features of each size, for images that have been :func:`reduced`.
     image_shape : tuple of (int, int, int)
         Channels, height and width of the images.
-    reduction : int, default=1
-        Images are averaged over squares of this size first.
 
     Attributes
     ----------
@@ -46,12 +44,10 @@ class PatchBank2d(nn.Module):
         self,
         parts: Sequence[PatchFeatures2d],
         image_shape: tuple[int, int, int],
-        reduction: int = 1,
     ) -> None:
         super().__init__()
-        check_positive(reduction=reduction)
         self.parts = nn.ModuleList(parts)
-        self.image_shape, self.reduction = image_shape, reduction
+        self.image_shape = image_shape
         self.out_features = sum(part.out_features for part in parts)
 
     def reduced(self, images: Tensor) -> Tensor:
@@ -64,13 +60,13 @@ class PatchBank2d(nn.Module):
 
         Returns
         -------
-        Tensor of shape (images, channels, height / reduction, width / reduction)
+        Tensor of shape (images, channels, height / factor, width / factor)
             Averages over squares.
         """
         check_floating("images", images)
         axes = "(images, channels, height, width)"
         check_shape("images", images, (None, *self.image_shape), axes)
-        return images if self.reduction == 1 else F.avg_pool2d(images, self.reduction)
+        return reduced(images)
 
     def forward(self, images: Tensor) -> Tensor:
         """Compute the features.
@@ -90,7 +86,7 @@ class PatchBank2d(nn.Module):
 
     def extra_repr(self) -> str:
         """Return the settings shown by ``repr``."""
-        return f"image_shape={self.image_shape}, reduction={self.reduction}"
+        return f"image_shape={self.image_shape}"
 
 
 def learn_patch_bank(
@@ -137,9 +133,7 @@ def learn_patch_bank(
     check_shape("images", images, (None,) * 4, "(images, channels, height, width)")
     check_positive(features=features, grid=grid)
     image_shape = (images.shape[1], images.shape[2], images.shape[3])
-    reduction = -(-max(image_shape[1:]) // MOST_PIXELS)
-    if reduction > 1:
-        images = F.avg_pool2d(images, reduction)
+    images = reduced(images)
     sizes = default_patch_sizes(*images.shape[2:]) if sizes is None else tuple(sizes)
     if not sizes:
         raise ValueError("sizes is empty: give at least one patch size")
@@ -157,4 +151,21 @@ def learn_patch_bank(
         learn_patch_features(images, gates=end - start, size=size, **options)
         for start, end, size in zip(ends, ends[1:], sizes, strict=False)
     ]
-    return PatchBank2d(parts, image_shape, reduction)
+    return PatchBank2d(parts, image_shape)
+
+
+def reduced(images: Tensor) -> Tensor:
+    """Average large images over squares, so that they have at most 48 pixels along an axis.
+
+    Parameters
+    ----------
+    images : Tensor of shape (images, channels, height, width)
+        The images.
+
+    Returns
+    -------
+    Tensor of shape (images, channels, height / factor, width / factor)
+        The same images if they are small.
+    """
+    factor = -(-max(images.shape[2:]) // MOST_PIXELS)
+    return images if factor <= 1 else F.avg_pool2d(images, factor)
