@@ -47,6 +47,7 @@ class Packed:
 
     @property
     def multiple(self) -> int:
+        """Rows are best asked for in multiples of this number."""
         return self.inputs
 
     def rows(self, gram: Tensor) -> Callable[[int, int], Tensor]:
