@@ -36,7 +36,7 @@ log = logging.getLogger("tensorswitch.ridge")
 KINDS = ("auto", "kronecker", "sampled")
 MOST_SAMPLED = 8_192
 PROBED = 2_000  # rows whose effective dimension says whether sampling pays
-LEAST_SAMPLED = 100  # with fewer, it is not worth the trouble
+LEAST_SAMPLED = 50  # with fewer, it is not worth the trouble
 FULL = 0.95  # of these rows: with a larger dimension, far more rows would be needed
 
 

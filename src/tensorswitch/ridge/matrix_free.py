@@ -142,8 +142,8 @@ def matrix_free(
         if len(values) > 1 and system.selection == "gcv":
             best, path, found = system.by_gcv(values, found)
         elif len(values) > 1 or left_out:
-            one = len(values) == 1
-            best, path, guess, outputs = system.by_folds(values, OUTPUT_TOL if one else JUDGE_TOL)
+            judge_tol = OUTPUT_TOL if len(values) == 1 else min(JUDGE_TOL, 10 * options.tol)
+            best, path, guess, outputs = system.by_folds(values, judge_tol)
             found = guess if found is None else found
         whole = system.columns()
         found, iterations, residual = system.run(whole, best, found, options.tol)

@@ -231,14 +231,14 @@ class System:
         """Factorise ``C − n z̄ z̄ᵀ + shift · I``."""
         gram, layout = self.moments.gram, self.moments.layout
         rows = layout.rows(gram)
-        if self.fit_intercept:
-            mean = self.feature_mean.to(gram)
+        mean = self.feature_mean.to(gram) if self.fit_intercept else None
 
-            def centred(start: int, stop: int) -> Tensor:
-                return rows(start, stop).addr_(mean[start:stop], mean, alpha=-self.moments.rows)
+        def centred(start: int, stop: int) -> Tensor:
+            block = rows(start, stop)
+            if mean is not None:
+                block.addr_(mean[start:stop], mean, alpha=-self.moments.rows)
+            return block
 
-        else:
-            centred = rows
         order = len(self.right)
         return SymmetricPanels.from_rows(order, centred, gram, layout.multiple).cholesky(shift)
 
