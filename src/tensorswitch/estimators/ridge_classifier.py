@@ -18,6 +18,7 @@ from tensorswitch.estimators._held_rows import CALIBRATED_ROWS, HeldRows
 from tensorswitch.estimators._labels import check_classes, check_partial_fit, class_places
 from tensorswitch.estimators._ridge_base import TSRidgeBase, can_update, row_hashes_of
 from tensorswitch.estimators._ridge_docs import documented
+from tensorswitch.estimators._temperature import fit_temperature
 from tensorswitch.estimators._transaction import unchanged_on_error
 from tensorswitch.kernel_ridge import Calibration
 from tensorswitch.ridge import apply_readout
@@ -109,7 +110,7 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
 
     classes_: np.ndarray
     _held: HeldRows
-    _calibration: Calibration | None
+    _lazy: dict[str, Calibration]  # what is computed when it is first needed
 
     @unchanged_on_error
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -132,16 +133,16 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
         X, y = self._validated(X, y, True)
         check_classification_targets(y)
         weight = self._weights(X, sample_weight)
-        used = slice(None) if weight is None else weight > 0
+        used = np.ones(len(y), dtype=bool) if weight is None else weight > 0
         classes = check_classes(y[used])
-        known = y if weight is None else np.where(used, y, classes[0])  # others have no weight
-        places = class_places(known, classes)
+        places = np.zeros(len(y), dtype=np.int64)  # of rows without weight, the class is arbitrary
+        places[used] = class_places(y[used], classes)
         weight = self._class_weights(X, y[used], places, classes, weight)
         solved = self._fit(X, self._targets(places, len(classes), X.dtype), weight)
         self.classes_ = classes
         outputs = None if solved.left_out is None else solved.left_out.numpy()
         self._held = self._sample(X, places, weight, outputs)
-        self._calibration = None
+        self._lazy = {}
         return self
 
     @available_if(can_update)  # type: ignore[untyped-decorator]
@@ -178,7 +179,7 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
         self.classes_ = known
         held = self._sample(X, places, weight, None)
         self._held = held if first else self._held.joined(held)
-        self._calibration = None
+        self._lazy = {}
         return self
 
     @available_if(can_update)  # type: ignore[untyped-decorator]
@@ -209,7 +210,7 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
         )
         self._remove(X, self._targets(places, len(self.classes_), X.dtype), weight)
         self._held = self._held.without(row_hashes_of(X))
-        self._calibration = None
+        self._lazy = {}
         return self
 
     def _grow(self, y: np.ndarray) -> None:
@@ -271,23 +272,23 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
         hashes = row_hashes_of(X)
         rows = np.flatnonzero(known)
         rows = rows[np.argsort(hashes.numpy()[rows], kind="stable")[:CALIBRATED_ROWS]]
-        x = self._fitted.front(X[rows]) if outputs is None else torch.empty(len(rows), 0)
+        x = self._fitted.front(X[rows])
         outputs = None if outputs is None else outputs[rows]
         return HeldRows(hashes[torch.from_numpy(rows)], x, places[rows], weight[rows], outputs)
 
     def _calibrated(self) -> Calibration:
         """Fit the temperature to outputs for rows that their readout has not seen."""
-        if self._calibration is None:
+        if "calibration" not in self._lazy:
             held = self._held
             outputs = held.outputs if held.outputs is not None else self._left_out(held)
             known = np.isfinite(outputs).all(1)
             if not known.any():
                 known, outputs = np.ones(1, bool), np.ones((1, outputs.shape[1]))
                 held = held.only(np.zeros(1, dtype=np.int64))._replace(places=np.ones(1, int))
-            self._calibration = Calibration.fit(
-                outputs[known], held.places[known], held.weight[known], temperature_only=True
+            self._lazy["calibration"] = fit_temperature(
+                outputs[known], held.places[known], held.weight[known]
             )
-        return self._calibration
+        return self._lazy["calibration"]
 
     def _left_out(self, held: HeldRows) -> np.ndarray:
         """Return the outputs for sampled rows of the readouts of the other folds."""
@@ -298,10 +299,10 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
                 "probabilities are calibrated on rows that were learned from, since there is no "
                 "memory for the sums of folds; they may be too confident"
             )
-            outputs = apply_readout(
+            seen = apply_readout(
                 held.x, front.gate_weights, solution.weight, intercept=solution.intercept
             )
-            return outputs.numpy()
+            return seen.numpy()
         folds = fold_of_hashes(held.hashes, statistics.folds)
         judged = range(1) if statistics.held_out else range(statistics.folds)
         readouts = left_out_readouts(statistics.moments(), solution.alpha, front.intercept, judged)

@@ -135,10 +135,11 @@ class FoldSums:
             One per fold; with ``held_out``, those of the first fold and those of all others.
         """
         layout, result = Packed(self.units, self.in_features), []
-        for gram, cross, *targets, counts in zip(*self._sums(), strict=True):
+        for gram, cross, sums, energy, counts in zip(*self._sums(), strict=True):
             flat = cross.flatten(0, 1)
             rows, squares = counts.tolist()
-            result.append(Moments(gram, flat[:, :-1], flat[:, -1], *targets, rows, squares, layout))
+            parts = (flat[:, :-1], flat[:, -1], sums, energy)
+            result.append(Moments(gram, *parts, rows, squares, layout))
         return result
 
     def _sums(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:

@@ -242,8 +242,8 @@ class FreeSystem:
             if centre is not None:
                 assert whole.target_mean is not None
                 outputs = outputs - centre + whole.target_mean.to(outputs)
-            error = (self.weights[:, None] * (self.targets - outputs).double().square()).sum()
-            error = self._sum_of([float(error)])[0] * 2.0 ** (-2 * self.r - self.q)
+            squares = self.weights[:, None] * (self.targets - outputs).double().square()
+            error = self._sum_of([float(squares.sum())])[0] * 2.0 ** (-2 * self.r - self.q)
             freedom = float(dot(noise.goal.double(), explained.double()).mean())
             errors.append(gcv_score(error, freedom + self.options.fit_intercept, self.rows))
             best = found if errors[-1] == min(errors) else best

@@ -14,7 +14,7 @@ from tensorswitch.ridge.penalty import Alpha
 from tensorswitch.ridge.problem import Problem
 from tensorswitch.switches import Switch
 
-__all__ = ["Options", "matrix_free", "solve_matrix_free"]
+__all__ = ["Options", "Watch", "matrix_free", "solve_matrix_free"]
 
 
 @torch.no_grad()
@@ -137,7 +137,8 @@ def matrix_free(
         raise ValueError(f"tol must be above 0, got {options.tol}")
     with torch.autocast(problem.x.device.type, enabled=False):
         system = FreeSystem(problem, alpha, options, total or Total())
-        values, outputs, path = system.values, None, ()
+        values, outputs = system.values, None
+        path: tuple[tuple[float, float], ...] = ()
         best, found = values[0], None if start is None else system.scaled(start)
         if len(values) > 1 and system.selection == "gcv":
             best, path, found = system.by_gcv(values, found)
