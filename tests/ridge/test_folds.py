@@ -273,3 +273,13 @@ def test_multiples_of_the_mean(alpha, expected):
 def test_wrong_penalties_are_named(alpha):
     with pytest.raises(ValueError, match="alpha"):
         penalties(alpha, 1.0)
+
+
+def test_leave_one_out_is_accurate_for_tiny_penalties():
+    """Where nearly nothing is left of ``1 − h``, an intercept must not add rounding errors."""
+    x, targets, gate_weights, _ = problem((40,), rows=15, n_in=8)
+    found = solve(x, targets, gate_weights, [*ALPHAS, 1e-4], solver="dual", fit_intercept=True)
+    folds = torch.arange(len(x))
+    for alpha, error in found.path:
+        right = explicit(x, targets, gate_weights, None, folds, alpha)
+        assert error == pytest.approx(right, rel=1e-7)

@@ -89,6 +89,7 @@ class TSRidgeBase(BaseEstimator):  # type: ignore[misc]
     _statistics: RidgeStatistics | None
     _solution: Solution | None
     _problem: Problem | None
+    solver_: str
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
