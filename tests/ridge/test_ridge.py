@@ -254,7 +254,7 @@ def test_an_interrupted_update_is_noticed(monkeypatch):
     [
         (
             lambda s: s.solve(-1.0),
-            "alpha must be 'mean', a non-negative number or a list of these, got -1.0",
+            "alpha must be 'mean', a non-negative number, a multiple such as .* got -1.0",
         ),
         (lambda s: s.solve("best"), "alpha must be 'mean'"),
         (lambda s: s.solve(0.0), "singular to working precision; use a larger alpha"),

@@ -5,7 +5,8 @@ from tensorswitch.estimators.equivalent_kernel import EquivalentKernel
 from tensorswitch.estimators.kernel_ridge import TSKernelRidgeClassifier, TSKernelRidgeRegressor
 from tensorswitch.estimators.kernel_svc import TSKernelSVC, kernel_svc_grid
 from tensorswitch.estimators.mlp import TSMLPClassifier, TSMLPRegressor
-from tensorswitch.estimators.ridge import TSRidgeClassifier, TSRidgeRegressor
+from tensorswitch.estimators.ridge_classifier import TSRidgeClassifier
+from tensorswitch.estimators.ridge_regressor import TSRidgeRegressor
 from tensorswitch.estimators.streaming_ridge import (
     StreamingRidgeClassifier,
     StreamingRidgeRegressor,

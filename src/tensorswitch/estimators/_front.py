@@ -167,7 +167,7 @@ def _components(
         raise ValueError(
             f"components={count} exceeds the smaller of {X.shape[0]} rows and {X.shape[1]} features"
         )
-    mean = _average(X, weight, scaling)
+    mean = _average(X, weight, lambda rows: scaling(rows))
     moment, total = np.zeros((X.shape[1], X.shape[1])), 0.0
     for part, rows in rows_of(X):
         centred = scaling(rows.astype(np.float64)) - mean

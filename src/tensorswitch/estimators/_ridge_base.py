@@ -88,6 +88,8 @@ class TSRidgeBase(BaseEstimator):  # type: ignore[misc]
     _fitted: Fitted
     _statistics: RidgeStatistics | None
     _solution: Solution | None
+    _problem: Problem | None
+    solver_: str
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -113,6 +115,8 @@ class TSRidgeBase(BaseEstimator):  # type: ignore[misc]
                 left_out=self._left_out_wanted,
             )
         self._keep(fitted, solved.solver, solved.statistics, solved.solution)
+        if solved.solver == "dual":  # few rows, from which sums can be made when they are needed
+            self._problem = problem
         return solved
 
     def _options(self, watch: Any = None) -> Options:
@@ -132,21 +136,22 @@ class TSRidgeBase(BaseEstimator):  # type: ignore[misc]
             statistics.update(*rows, fold_of_hashes(hashes, statistics.folds))
             self._solution = None
             return
+        penalties(self.alpha, 1.0, self.selection)
         fitted = self._new(X, targets, weight, hashes)
         x, t = self._inputs(X, fitted), self._scaled(targets, fitted)
-        statistics = self._new_statistics(fitted, x, t)
-        statistics.update(x, t, weight, fold_of_hashes(hashes, statistics.folds))
-        self._keep(fitted, "streaming", statistics, None)
+        problem = Problem.checked(x, t, fitted.front.gate_weights, weight, "relu", hashes)
+        self._keep(fitted, "streaming", self._new_sums(problem), None)
 
-    def _new_statistics(self, fitted: Fitted, x: Tensor, t: Tensor) -> RidgeStatistics:
-        """Return sums without rows, with as many folds as there is memory for."""
+    def _new_sums(self, problem: Problem) -> RidgeStatistics:
+        """Return the sums of some rows, of each fold if memory allows."""
         alphas, selection = penalties(self.alpha, 1.0, self.selection)
         several = len(alphas) if selection == "cv" else 1
+        x, out = problem.x, problem.targets.shape[1]
         _, folds = fold_options(
             len(x),
             x.shape[1],
-            self._gates(x.shape[1]),
-            t.shape[1],
+            [len(w) for w in problem.gate_weights],
+            out,
             solver="streaming",
             memory_gb=self.memory_gb,
             dtype=x.dtype,
@@ -154,13 +159,11 @@ class TSRidgeBase(BaseEstimator):  # type: ignore[misc]
             alphas=several,
             wanted=self._left_out_wanted or several > 1,
         )
-        return RidgeStatistics(
-            fitted.front.gate_weights,
-            t.shape[1],
-            dtype=x.dtype,
-            forgetting=self.forgetting,
-            **folds,
+        statistics = RidgeStatistics(
+            problem.gate_weights, out, dtype=x.dtype, forgetting=self.forgetting, **folds
         )
+        fold = fold_of_hashes(problem.hashes, statistics.folds)
+        return statistics.add(x, problem.targets, problem.sample_weight, fold)
 
     def _remove(self, X: Any, targets: np.ndarray, sample_weight: np.ndarray | None) -> None:
         """Subtract rows from the sums."""
@@ -171,11 +174,19 @@ class TSRidgeBase(BaseEstimator):  # type: ignore[misc]
         self._solution = None
 
     def _sums(self) -> RidgeStatistics:
-        if self._statistics is None:
-            raise ValueError(
-                f"the model was fitted by the {self.solver_!r} solver, which cannot be updated; "
-                "fit it with solver='streaming'"
-            )
+        if self._statistics is not None:
+            return self._statistics
+        message = (
+            f"the model was fitted by the {self.solver_!r} solver, which cannot be updated; "
+            "fit it with solver='streaming'"
+        )
+        if self._problem is None:
+            raise ValueError(message)
+        try:
+            self._statistics = self._new_sums(self._problem)
+        except MemoryError as error:
+            raise ValueError(f"{message} ({error})") from error
+        self._problem, self.solver_ = None, "streaming"
         return self._statistics
 
     def _keep(
@@ -186,7 +197,7 @@ class TSRidgeBase(BaseEstimator):  # type: ignore[misc]
         solution: Solution | None,
     ) -> None:
         self._fitted, self.solver_ = fitted, solver
-        self._statistics, self._solution = statistics, solution
+        self._statistics, self._solution, self._problem = statistics, solution, None
         self.gate_weights_ = [w.numpy() for w in fitted.front.gate_weights]
         self.scaling_ = fitted.front.scaling.name
 

@@ -19,7 +19,7 @@ from tensorswitch.estimators import _image_settings as settings
 from tensorswitch.estimators._feature_ridge import FeatureRidge
 from tensorswitch.estimators._front import Scaling
 from tensorswitch.estimators._ridge_base import Fitted
-from tensorswitch.estimators.ridge import TSRidgeClassifier
+from tensorswitch.estimators.ridge_classifier import TSRidgeClassifier
 from tensorswitch.features import (
     PatchBank2d,
     as_images,

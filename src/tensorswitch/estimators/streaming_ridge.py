@@ -12,7 +12,8 @@ from torch import Tensor
 from tensorswitch.estimators._feature_ridge import FeatureFront, FeatureRidge
 from tensorswitch.estimators._front import Scaling, moments
 from tensorswitch.estimators._ridge_base import Fitted
-from tensorswitch.estimators.ridge import TSRidgeClassifier, TSRidgeRegressor
+from tensorswitch.estimators.ridge_classifier import TSRidgeClassifier
+from tensorswitch.estimators.ridge_regressor import TSRidgeRegressor
 
 __all__ = ["StreamingRidgeClassifier", "StreamingRidgeRegressor"]
 

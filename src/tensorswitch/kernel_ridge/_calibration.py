@@ -35,13 +35,7 @@ class Calibration:
     offset: np.ndarray
 
     @classmethod
-    def fit(
-        cls,
-        outputs: np.ndarray,
-        labels: np.ndarray,
-        weight: np.ndarray,
-        temperature_only: bool = False,
-    ) -> Calibration:
+    def fit(cls, outputs: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> Calibration:
         """Fit the map to outputs for rows that were left out.
 
         Parameters
@@ -52,9 +46,6 @@ class Calibration:
             The class of each row, from 0.
         weight : ndarray of shape (rows,)
             Sample weights.
-        temperature_only : bool, default=False
-            Leave W = I and b = 0, so that the class with the largest output stays the most
-            probable.
 
         Returns
         -------
@@ -72,8 +63,6 @@ class Calibration:
 
         found = minimize_scalar(loss_at, bounds=(-3.0, 5.5), method="bounded")
         temperature = float(np.exp(found.x))
-        if temperature_only:
-            return cls(temperature, np.eye(classes), np.zeros(classes))
         f = temperature * f
 
         def loss(v: np.ndarray) -> tuple[float, np.ndarray]:

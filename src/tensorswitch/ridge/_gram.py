@@ -3,9 +3,10 @@
     C_ij = Σ_b h_bi h_bj x_b x_bᵀ
 
 The matrix is symmetric in the units and in the inputs, and a row contributes to a pair of units
-only if it opens both. Few rows are simply expanded. For a block of eight units, rows are grouped by their gate pattern (255
+only if it opens both. For a block of eight units, rows are grouped by their gate pattern (255
 patterns open at least one unit). ``x xᵀ`` is then summed once per pattern rather than once for each
-of the 36 pairs of the block, and the sums of the pairs follow from the sums of the patterns.
+of the 36 pairs of the block, and the sums of the pairs follow from the sums of the patterns. Only
+if there are few rows, ``z`` is formed.
 :mod:`tensorswitch.ridge._cover` finds few blocks that cover every pair of units.
 """
 

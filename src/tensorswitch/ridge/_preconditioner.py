@@ -3,15 +3,15 @@
 *Kronecker.* With inputs and gates taken as independent, ``C ≈ A_1 ⊗ Σ ⊗ A_above``, whose inverse is
 applied in the eigenbasis of its factors.
 
-*Sampled rows.* With ``B`` the centred representations of m random rows, each times ``√(s n / n_m)``,
+*Sampled rows.* With B the centred representations of m random rows, each times ``√(s n / n_m)``,
 
     P = BᵀB + λI,        P⁻¹ r = (r − Bᵀ (BBᵀ + λI)⁻¹ B r) / λ
 
-where ``BBᵀ = (X_m X_mᵀ) ∘ Π_l (H_l H_lᵀ)``, centred, is cheap at any depth. It is good if m is larger
-than the effective dimension ``tr BBᵀ (BBᵀ + λI)⁻¹`` of all rows; if that of a small sample is close
-to its size, m would have to be far larger, and the Kronecker product is better. On MNIST with 64
-components, this share of 2,000 rows is 0.92 for 256 gates and 0.996 for 4,096, at a tenth of the
-mean.
+where ``BBᵀ = (X_m X_mᵀ) ∘ Π_l (H_l H_lᵀ)``, centred, is cheap at any depth. It is good if m is
+larger than the effective dimension ``tr BBᵀ (BBᵀ + λI)⁻¹`` of all rows; if that of a small sample
+is close to its size, m would have to be far larger, and the Kronecker product is better. On MNIST
+with 64 components, this share of 2,000 rows is 0.92 for 256 gates and 0.996 for 4,096, at a tenth
+of the mean.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ log = logging.getLogger("tensorswitch.ridge")
 KINDS = ("auto", "kronecker", "sampled")
 MOST_SAMPLED = 8_192
 PROBED = 2_000  # rows whose effective dimension says whether sampling pays
-LEAST_SAMPLED = 100  # with fewer, it is not worth the trouble
+LEAST_SAMPLED = 50  # with fewer, it is not worth the trouble
 FULL = 0.95  # of these rows: with a larger dimension, far more rows would be needed
 
 
 def sample_size(rows: float, features: int, most_bytes: float, size: int) -> int:
     """Return how many rows to sample, within a memory budget."""
-    return int(min(MOST_SAMPLED, rows / 4, features, (max(0.0, most_bytes) / (2.5 * size)) ** 0.5))
+    return int(min(MOST_SAMPLED, rows / 4, 4 * features, (max(0.0, most_bytes) / (2.5 * size)) ** 0.5))
 
 
 class Preconditioner:

@@ -95,4 +95,6 @@ class Quadrature:
 
     def _function(self, shift: float) -> Tensor:
         # Where the Krylov space was exhausted T is zero, and those nodes have no weight.
-        return self.nodes / (1 + shift * self.nodes).clamp(min=torch.finfo(torch.float64).tiny)
+        scale = (1 + shift * self.nodes).clamp(min=torch.finfo(torch.float64).tiny)
+        result: Tensor = self.nodes / scale
+        return result

@@ -157,7 +157,10 @@ def solve_problem(
     Solved
     """
     x, targets, gate_weights, sample_weight, switch, hashes = problem
-    sizes = (len(x), x.shape[-1], [len(w) for w in gate_weights], targets.shape[-1])
+    # Repeated rows and weights must lead to the same solver.
+    used = hashes if sample_weight is None else hashes[sample_weight > 0]
+    rows = len(torch.unique(used))
+    sizes = (rows, x.shape[-1], [len(w) for w in gate_weights], targets.shape[-1])
     alphas, selection = penalties(alpha, 1.0, options.selection)
     cv = selection == "cv"
     several = len(alphas) if cv else 1

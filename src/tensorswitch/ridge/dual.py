@@ -168,8 +168,11 @@ class _DualSystem:
         blocks = range(0, count, KERNEL_ROWS)
         sums = torch.cat([raw(s, min(s + KERNEL_ROWS, count)) @ self.u for s in blocks])
         middle = float((self.u * sums).sum())  # n ‖z̄‖²
+        # A is zero along u. There, σ takes the place of zero, which changes no solution and keeps
+        # the small differences of 1 − h_ii from being lost.
+        self.sigma = self.mean * self.features / count
         self.mean = max(0.0, self.mean - middle / self.features)
-        shifted = sums - middle / 2 * self.u
+        shifted = sums - (middle + self.sigma) / 2 * self.u
         left, right = torch.cat([self.u, shifted], 1), torch.cat([shifted, self.u], 1)
 
         def centred(start: int, stop: int) -> Tensor:
@@ -221,7 +224,7 @@ class _DualSystem:
                 errors.append((float(residuals.square().sum()) + self.within) / self.total)
                 continue
             # The residuals are λ times the dual variables, and rows − freedom is λ tr (A + λI)⁻¹.
-            freedom = len(self.goal) - value * float(diagonal.sum()) + self.fit_intercept
+            freedom = len(self.goal) - value * float(diagonal.sum()) + self._along_u(value)
             squared_error = value**2 * float(dual.square().sum()) + self.within
             rows = effective_rows(self.total, self.squares)
             errors.append(gcv_score(squared_error, freedom, rows))
@@ -254,10 +257,14 @@ class _DualSystem:
         """
         keep = value * diagonal[:, None]
         if self.fit_intercept:
-            keep = keep - self.u.square()
+            keep = keep - self._along_u(value) * self.u.square()
         if not len(keep) > self.fit_intercept:
             return torch.full_like(dual, math.inf)
         return value * dual / keep.clamp(min=1e-12)
+
+    def _along_u(self, value: float) -> float:
+        """Return ``λ / (σ + λ)``, what σ in place of zero leaves along u; 0 without intercept."""
+        return value / (self.sigma + value) if self.fit_intercept and value > 0 else 0.0
 
     def left_out(self, solved: _Solved, value: float) -> Tensor:
         """Return outputs for rows left out, of a sample of rows if there are many."""
@@ -272,7 +279,7 @@ class _DualSystem:
             unit[some, torch.arange(len(some), device=some.device)] = 1
             keep = value * solved.factor.solve(unit)[some].diagonal()[:, None]
             if self.fit_intercept:
-                keep = keep - self.u[some].square()
+                keep = keep - self._along_u(value) * self.u[some].square()
             residuals = torch.full_like(solved.dual, math.nan)
             residuals[some] = value * solved.dual[some] / keep.clamp(min=1e-12)
         outputs = self.targets - residuals / self.root

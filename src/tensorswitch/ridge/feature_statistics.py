@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tensorswitch._checks import check_positive
 from tensorswitch.ridge._cholesky import SymmetricPanels, vector_length
-from tensorswitch.ridge.moments import Panelled
+from tensorswitch.ridge.layouts import Panelled
 from tensorswitch.ridge.statistics import RidgeStatistics
 
 __all__ = ["FeatureStatistics", "gram_bytes"]

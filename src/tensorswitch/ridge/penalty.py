@@ -1,4 +1,4 @@
-"""The penalty λ: numbers, multiples of the mean of the Gram matrix's diagonal, and lists of these."""
+"""The penalty λ: numbers, multiples of the mean of the Gram matrix's diagonal, and lists."""
 
 from __future__ import annotations
 

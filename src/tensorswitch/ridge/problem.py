@@ -138,5 +138,6 @@ def _check_finite(name: str, tensor: Tensor) -> None:
 
 
 def check_some_rows(rows: float) -> None:
+    """Raise if the sum of the weights is zero."""
     if not rows > 0:
         raise ValueError("nothing to solve: there are no rows, or all sample weights are zero")

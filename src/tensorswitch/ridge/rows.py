@@ -186,7 +186,7 @@ def _shift(bits: Tensor, by: int) -> Tensor:
 
 
 def _mix(bits: Tensor) -> Tensor:
-    """The finaliser of MurmurHash3."""
+    """Mix all bits, as the finaliser of MurmurHash3."""
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         bits = (bits ^ _shift(bits, 33)) * _signed(factor)
     return bits ^ _shift(bits, 33)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from copy import copy
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from tensorswitch._checks import check_positive, check_shape
-from tensorswitch.ridge._gram import add_gram, packed_shape
+from tensorswitch._checks import check_positive
+from tensorswitch.ridge._fold_sums import FoldSums
+from tensorswitch.ridge._gram import add_gram
 from tensorswitch.ridge._solution import Solution
-from tensorswitch.ridge.moments import Moments, Packed, Panelled
 from tensorswitch.ridge.penalty import Alpha
 from tensorswitch.ridge.problem import (
     check_gate_weights,
@@ -22,14 +19,13 @@ from tensorswitch.ridge.problem import (
     check_some_rows,
     column_energies,
 )
-from tensorswitch.ridge.rows import fold_of_rows
 from tensorswitch.ridge.solving import solve_moments
 from tensorswitch.switches import Switch, as_switch, combine_gates, deep_gates
 
 GRAM_ROWS = 1 << 16
 
 
-class RidgeStatistics:
+class RidgeStatistics(FoldSums):
     """Accumulate the sufficient statistics of ridge regression on a TS representation.
 
         C = Σ s z zᵀ,        S = Σ s z tᵀ,        z = h_L ⊗ … ⊗ h_1 ⊗ x
@@ -116,67 +112,10 @@ class RidgeStatistics:
         ]
         self.forgetting, self.folds = forgetting, folds
         self.held_out = bool(held_out) and folds > 2
-        self.in_features = self.gate_weights[0].shape[1]
-        self.units = math.prod(len(w) for w in self.gate_weights)
-        parts = 2 if self.held_out else folds
-        exact: dict[str, Any] = {"dtype": torch.float64, "device": self.gate_weights[0].device}
-        kept: dict[str, Any] = {**exact, "dtype": dtype}
-        self._gram = torch.zeros(parts, *self._gram_shape(), **kept)
-        # The last column is the sum of z, as if there were a target of 1.
-        self._cross = torch.zeros(parts, self.units, self.in_features, out_features + 1, **kept)
-        self._target_sum = torch.zeros(parts, out_features, **exact)
-        self._target_energy = torch.zeros(parts, out_features, **exact)
-        self._counts = torch.zeros(parts, 2, **exact)  # Σ s and Σ s²
+        device = self.gate_weights[0].device
+        super().__init__(self.gate_weights, out_features, dtype, device)
         self.has_means = True  # files of older versions lack the sums of z and t
         self._torn = False
-
-    @property
-    def out_features(self) -> int:
-        """Number of columns of the targets."""
-        return self._target_sum.shape[1]
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Data type of the sums."""
-        return self._gram.dtype
-
-    @property
-    def gram(self) -> Tensor:
-        """The matrix C, packed."""
-        return self._gram[0] if len(self._gram) == 1 else self._gram.sum(0)
-
-    @property
-    def cross(self) -> Tensor:
-        """The matrix S."""
-        return self._cross.sum(0)[..., :-1]
-
-    @property
-    def target_energy(self) -> Tensor:
-        """Σ s t²."""
-        return self._target_energy.sum(0)
-
-    @property
-    def rows(self) -> float:
-        """Sum of the sample weights."""
-        return float(self._counts[:, 0].sum())
-
-    @property
-    def weight_squares(self) -> float:
-        """Sum of the squared sample weights."""
-        return float(self._counts[:, 1].sum())
-
-    def copy(self) -> RidgeStatistics:
-        """Return statistics with sums of their own.
-
-        Returns
-        -------
-        RidgeStatistics
-            The copy.
-        """
-        result = copy(self)
-        result._gram, result._cross, *rest = (total.clone() for total in self._sums())
-        result._target_sum, result._target_energy, result._counts = rest
-        return result
 
     @torch.no_grad()
     def update(
@@ -321,201 +260,6 @@ class RidgeStatistics:
         self._torn = False
         return self
 
-    def _places(self, x: Tensor, fold: Tensor | None) -> Tensor:
-        """Return which of the kept sums each row belongs to."""
-        if len(self._gram) == 1:
-            return torch.zeros(len(x), dtype=torch.int64, device=x.device)
-        if fold is None:
-            fold = fold_of_rows(x, self.folds)
-        check_shape("fold", fold, (len(x),), "(rows,)")
-        if len(fold) and not 0 <= int(fold.min()) <= int(fold.max()) < self.folds:
-            raise ValueError(f"fold must contain numbers from 0 to {self.folds - 1}")
-        return (fold > 0).long() if self.held_out else fold.long()
-
-    def _accumulate(
-        self, x: Tensor, targets: Tensor, sample_weight: Tensor | None, places: Tensor, sign: int
-    ) -> None:
-        """Add rows, or subtract them, to the sums of their folds."""
-        for part in range(len(self._gram)):
-            mine = slice(None) if len(self._gram) == 1 else (places == part).nonzero().flatten()
-            weight = None if sample_weight is None else sample_weight[mine]
-            self._accumulate_part(part, x[mine], targets[mine], weight, sign)
-
-    def _accumulate_part(
-        self, part: int, x: Tensor, targets: Tensor, sample_weight: Tensor | None, sign: int
-    ) -> None:
-        for start in range(0, len(x), GRAM_ROWS):
-            block = slice(start, start + GRAM_ROWS)
-            rows, goal = x[block], targets[block]
-            s = rows.new_ones(len(rows)) if sample_weight is None else sample_weight[block]
-            exact = s.double()
-            self._target_sum[part] += sign * (exact @ goal.double())
-            self._target_energy[part] += sign * (exact @ goal.double().square())
-            counts = torch.stack([exact.sum(), exact.square().sum()])
-            self._counts[part] += sign * counts
-            goal = torch.nn.functional.pad(goal, (0, 1), value=1.0)
-            with torch.autocast(x.device.type, enabled=False):
-                root = None if sample_weight is None else s[:, None].sqrt()
-                self._add_products(part, rows, goal, root, sign)
-
-    def _add_products(
-        self, part: int, rows: Tensor, goal: Tensor, root: Tensor | None, sign: int
-    ) -> None:
-        """Add ``Σ s z zᵀ`` and ``Σ s z tᵀ`` of some rows; ``root`` is ``√s``."""
-        gates = combine_gates(deep_gates(rows, self.gate_weights, self.switch))
-        if root is not None:
-            rows, goal = rows * root, goal * root
-        add_gram(self._gram[part], self._cross[part], rows, gates, goal, sign)
-
-    @property
-    def _layout(self) -> Packed | Panelled:
-        """How C is stored."""
-        return Packed(self.units, self.in_features)
-
-    def _gram_shape(self) -> tuple[int, ...]:
-        return packed_shape(self.units, self.in_features)
-
-    def _check_range(self, *energies: Tensor) -> None:
-        """Raise if adding sums of squares to the present ones would leave the range of the type."""
-        limits = torch.finfo(self.dtype)
-        before = (self._largest_diagonal(), float(self.target_energy.max()))
-        for name, energy, old in zip(("x", "targets"), energies, before, strict=True):
-            new = float(energy.max()) if len(energy) else 0.0
-            if not new + old < limits.max / 4:
-                raise ValueError(
-                    f"{name} is so large that sums of its squares, added to the previous sums, "
-                    f"overflow {self.dtype}; scale it down or use float64"
-                )
-            if name == "x" and 0 < new + old < limits.tiny / limits.eps:
-                raise ValueError(
-                    "x is so small that its squares, multiplied by the sample weights, underflow "
-                    f"{self.dtype}; scale it up or use float64"
-                )
-
-    def _diagonals(self) -> Tensor:
-        return torch.stack([self._layout.diagonal(gram) for gram in self._gram])
-
-    def _largest_diagonal(self) -> float:
-        return float(self._diagonals().sum(0).max())
-
-    def merge(self, other: RidgeStatistics) -> RidgeStatistics:
-        """Add the statistics of other rows with the same gates.
-
-        Parameters
-        ----------
-        other : RidgeStatistics
-            The statistics to add. They are not modified.
-
-        Returns
-        -------
-        RidgeStatistics
-            The statistics themselves.
-
-        Raises
-        ------
-        ValueError
-            If gates, switches, outputs, folds or devices differ.
-        """
-        self._check_whole()
-        other._check_whole()
-        same = len(self.gate_weights) == len(other.gate_weights)
-        if not same or any(
-            not torch.equal(a, b)
-            for a, b in zip(self.gate_weights, other.gate_weights, strict=True)
-        ):
-            raise ValueError(
-                "the statistics were summed with different gate weights and cannot be merged"
-            )
-        if self.switch != other.switch:
-            raise ValueError(f"the switches differ: {self.switch} and {other.switch}")
-        for name in ("out_features", "folds", "held_out"):
-            if getattr(self, name) != getattr(other, name):
-                mine, theirs = getattr(self, name), getattr(other, name)
-                raise ValueError(f"{name} differ: {mine} and {theirs}")
-        if self._gram.device != other._gram.device:
-            raise ValueError(f"the statistics are on {self._gram.device} and {other._gram.device}")
-        self._check_range(other._diagonals().sum(0), other.target_energy)
-        self._torn = True
-        for mine, theirs in zip(self._sums(), other._sums(), strict=True):
-            mine += theirs
-        self.has_means &= other.has_means
-        self._torn = False
-        return self
-
-    def all_reduce(self) -> RidgeStatistics:
-        """Sum the statistics over all ranks of ``torch.distributed``.
-
-        Each rank updates with its own rows first. Afterwards all ranks hold the same sums.
-
-        Returns
-        -------
-        RidgeStatistics
-            The statistics themselves.
-        """
-        from torch import distributed
-
-        self._check_whole()
-        self._torn = True
-        for total in self._sums():
-            distributed.all_reduce(total)
-        self._torn = False
-        return self
-
-    def retarget(
-        self, columns: Sequence[int], signs: Sequence[float], offsets: Sequence[float]
-    ) -> None:
-        """Replace the targets of all rows by ``t'_j = signs_j · t_{columns_j} + offsets_j``.
-
-        The statistics are then those of the new targets. A sign of 0 gives a constant target, such
-        as −1 for a class that no row belonged to.
-
-        Parameters
-        ----------
-        columns : sequence of int
-            For each new output, the old one it comes from.
-        signs : sequence of float
-            Its factors.
-        offsets : sequence of float
-            What is added.
-        """
-        self._check_whole()
-        self._check_means("new targets")
-        device = self._cross.device
-        sign = torch.tensor(signs, dtype=torch.float64, device=device)
-        offset = torch.tensor(offsets, dtype=torch.float64, device=device)
-        index, rows = torch.tensor(columns, device=device), self._counts[:, :1]
-        sums, energy = sign * self._target_sum[:, index], sign**2 * self._target_energy[:, index]
-        z = self._cross[..., -1:]
-        cross = self._cross[..., index] * sign.to(z) + z * offset.to(z)
-        self._target_energy = energy + 2 * offset * sums + rows * offset**2
-        self._target_sum = sums + rows * offset
-        self._cross = torch.cat([cross, z], dim=-1)
-
-    def mean_diagonal(self) -> float:
-        """Return the mean of the diagonal of ``C``, the paper's choice of λ.
-
-        Returns
-        -------
-        float
-            The mean.
-        """
-        return float(self._diagonals().sum(0).mean())
-
-    def moments(self) -> list[Moments]:
-        """Return the sums of each fold, without copying them.
-
-        Returns
-        -------
-        list of Moments
-            One per fold; with ``held_out``, those of the first fold and those of all others.
-        """
-        layout, result = self._layout, []
-        for gram, cross, *targets, counts in zip(*self._sums(), strict=True):
-            flat = cross.flatten(0, 1)
-            rows, squares = counts.tolist()
-            result.append(Moments(gram, flat[:, :-1], flat[:, -1], *targets, rows, squares, layout))
-        return result
-
     def solve(
         self, alpha: Alpha = "mean", *, fit_intercept: bool = False, selection: str = "cv"
     ) -> Solution:
@@ -590,19 +334,37 @@ class RidgeStatistics:
 
         return load_statistics(path)
 
-    def _sums(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        return self._gram, self._cross, self._target_sum, self._target_energy, self._counts
+    def _accumulate(
+        self, x: Tensor, targets: Tensor, sample_weight: Tensor | None, places: Tensor, sign: int
+    ) -> None:
+        """Add rows, or subtract them, to the sums of their folds."""
+        for part in range(len(self._gram)):
+            mine = slice(None) if len(self._gram) == 1 else (places == part).nonzero().flatten()
+            weight = None if sample_weight is None else sample_weight[mine]
+            self._accumulate_part(part, x[mine], targets[mine], weight, sign)
 
-    def _check_means(self, what: str) -> None:
-        if not self.has_means:
-            raise ValueError(
-                f"{what} needs the sums of features and targets, which files of older versions "
-                "lack; sum the rows again"
-            )
+    def _accumulate_part(
+        self, part: int, x: Tensor, targets: Tensor, sample_weight: Tensor | None, sign: int
+    ) -> None:
+        for start in range(0, len(x), GRAM_ROWS):
+            block = slice(start, start + GRAM_ROWS)
+            rows, goal = x[block], targets[block]
+            s = rows.new_ones(len(rows)) if sample_weight is None else sample_weight[block]
+            exact = s.double()
+            self._target_sum[part] += sign * (exact @ goal.double())
+            self._target_energy[part] += sign * (exact @ goal.double().square())
+            counts = torch.stack([exact.sum(), exact.square().sum()])
+            self._counts[part] += sign * counts
+            goal = torch.nn.functional.pad(goal, (0, 1), value=1.0)
+            with torch.autocast(x.device.type, enabled=False):
+                root = None if sample_weight is None else s[:, None].sqrt()
+                self._add_products(part, rows, goal, root, sign)
 
-    def _check_whole(self) -> None:
-        if self._torn:
-            raise RuntimeError(
-                "an update was interrupted, so the sums are inconsistent; "
-                "start again or load saved statistics"
-            )
+    def _add_products(
+        self, part: int, rows: Tensor, goal: Tensor, root: Tensor | None, sign: int
+    ) -> None:
+        """Add ``Σ s z zᵀ`` and ``Σ s z tᵀ`` of some rows; ``root`` is ``√s``."""
+        gates = combine_gates(deep_gates(rows, self.gate_weights, self.switch))
+        if root is not None:
+            rows, goal = rows * root, goal * root
+        add_gram(self._gram[part], self._cross[part], rows, gates, goal, sign)

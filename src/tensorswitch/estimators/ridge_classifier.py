@@ -1,77 +1,32 @@
-"""Ridge regression on a TS representation in one pass: classifier and regressor."""
+"""Ridge regression on a TS representation in one pass: classifier."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
+from tensorswitch.estimators._held_rows import CALIBRATED_ROWS, HeldRows
 from tensorswitch.estimators._labels import check_classes, check_partial_fit, class_places
 from tensorswitch.estimators._ridge_base import TSRidgeBase, can_update, row_hashes_of
 from tensorswitch.estimators._ridge_docs import documented
+from tensorswitch.estimators._temperature import fit_temperature
 from tensorswitch.estimators._transaction import unchanged_on_error
 from tensorswitch.kernel_ridge import Calibration
 from tensorswitch.ridge.rows import fold_of_hashes
 from tensorswitch.ridge.solving import left_out_readouts
 
-__all__ = ["TSRidgeClassifier", "TSRidgeRegressor"]
+__all__ = ["TSRidgeClassifier"]
 
 log = logging.getLogger("tensorswitch.ridge")
-
-CALIBRATED_ROWS = 2_000
-
-
-class _Held(NamedTuple):
-    """A sample of rows to calibrate with: those with the lowest hashes.
-
-    ``outputs`` are those of readouts that have not seen the row, or None as long as they are left
-    to the sums of the folds.
-    """
-
-    hashes: Tensor
-    x: Tensor
-    places: np.ndarray
-    weight: np.ndarray
-    outputs: np.ndarray | None
-
-    def only(self, rows: Any) -> _Held:
-        outputs = None if self.outputs is None else self.outputs[rows]
-        index = torch.as_tensor(rows)
-        return _Held(
-            self.hashes[index], self.x[index], self.places[rows], self.weight[rows], outputs
-        )
-
-    def joined(self, other: _Held) -> _Held:
-        both = _Held(
-            torch.cat([self.hashes, other.hashes]),
-            torch.cat([self.x, other.x]),
-            np.concatenate([self.places, other.places]),
-            np.concatenate([self.weight, other.weight]),
-            None,
-        )
-        return both.lowest()
-
-    def lowest(self) -> _Held:
-        return self.only(np.sort(self.hashes.argsort(stable=True)[:CALIBRATED_ROWS].numpy()))
-
-    def without(self, hashes: Tensor) -> _Held:
-        left = hashes.tolist()
-        keep = []
-        for place, value in enumerate(self.hashes.tolist()):
-            if value in left:
-                left.remove(value)
-            else:
-                keep.append(place)
-        return self.only(np.array(keep, dtype=np.int64))
 
 
 @documented
@@ -153,8 +108,8 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
         self.class_weight = class_weight
 
     classes_: np.ndarray
-    _held: _Held
-    _calibration: Calibration | None
+    _held: HeldRows
+    _lazy: dict[str, Calibration]  # what is computed when it is first needed
 
     @unchanged_on_error
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -177,16 +132,16 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
         X, y = self._validated(X, y, True)
         check_classification_targets(y)
         weight = self._weights(X, sample_weight)
-        used = slice(None) if weight is None else weight > 0
+        used = np.ones(len(y), dtype=bool) if weight is None else weight > 0
         classes = check_classes(y[used])
-        known = y if weight is None else np.where(used, y, classes[0])  # others have no weight
-        places = class_places(known, classes)
+        places = np.zeros(len(y), dtype=np.int64)  # of rows without weight, the class is arbitrary
+        places[used] = class_places(y[used], classes)
         weight = self._class_weights(X, y[used], places, classes, weight)
         solved = self._fit(X, self._targets(places, len(classes), X.dtype), weight)
         self.classes_ = classes
         outputs = None if solved.left_out is None else solved.left_out.numpy()
         self._held = self._sample(X, places, weight, outputs)
-        self._calibration = None
+        self._lazy = {}
         return self
 
     @available_if(can_update)  # type: ignore[untyped-decorator]
@@ -223,7 +178,7 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
         self.classes_ = known
         held = self._sample(X, places, weight, None)
         self._held = held if first else self._held.joined(held)
-        self._calibration = None
+        self._lazy = {}
         return self
 
     @available_if(can_update)  # type: ignore[untyped-decorator]
@@ -254,7 +209,7 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
         )
         self._remove(X, self._targets(places, len(self.classes_), X.dtype), weight)
         self._held = self._held.without(row_hashes_of(X))
-        self._calibration = None
+        self._lazy = {}
         return self
 
     def _grow(self, y: np.ndarray) -> None:
@@ -307,7 +262,7 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
 
     def _sample(
         self, X: Any, places: np.ndarray, weight: np.ndarray | None, outputs: np.ndarray | None
-    ) -> _Held:
+    ) -> HeldRows:
         """Return the rows to calibrate with."""
         weight = np.ones(len(places)) if weight is None else weight.astype(np.float64)
         known = weight > 0
@@ -316,25 +271,25 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
         hashes = row_hashes_of(X)
         rows = np.flatnonzero(known)
         rows = rows[np.argsort(hashes.numpy()[rows], kind="stable")[:CALIBRATED_ROWS]]
-        x = self._fitted.front(X[rows]) if outputs is None else torch.empty(len(rows), 0)
+        x = self._fitted.front(X[rows])
         outputs = None if outputs is None else outputs[rows]
-        return _Held(hashes[torch.from_numpy(rows)], x, places[rows], weight[rows], outputs)
+        return HeldRows(hashes[torch.from_numpy(rows)], x, places[rows], weight[rows], outputs)
 
     def _calibrated(self) -> Calibration:
         """Fit the temperature to outputs for rows that their readout has not seen."""
-        if self._calibration is None:
+        if "calibration" not in self._lazy:
             held = self._held
             outputs = held.outputs if held.outputs is not None else self._left_out(held)
             known = np.isfinite(outputs).all(1)
             if not known.any():
                 known, outputs = np.ones(1, bool), np.ones((1, outputs.shape[1]))
                 held = held.only(np.zeros(1, dtype=np.int64))._replace(places=np.ones(1, int))
-            self._calibration = Calibration.fit(
-                outputs[known], held.places[known], held.weight[known], temperature_only=True
+            self._lazy["calibration"] = fit_temperature(
+                outputs[known], held.places[known], held.weight[known]
             )
-        return self._calibration
+        return self._lazy["calibration"]
 
-    def _left_out(self, held: _Held) -> np.ndarray:
+    def _left_out(self, held: HeldRows) -> np.ndarray:
         """Return the outputs for sampled rows of the readouts of the other folds."""
         statistics, solution = self._sums(), self.solution_
         front = self._fitted.front
@@ -407,146 +362,3 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
         single = outputs.shape[1] == 1
         places = (outputs[:, 0] > 0).astype(int) if single else outputs.argmax(1)
         return self.classes_[places]  # type: ignore[no-any-return]
-
-
-@documented
-class TSRidgeRegressor(MultiOutputMixin, RegressorMixin, TSRidgeBase):  # type: ignore[misc]
-    """Ridge regression on a TS representation with random gates.
-
-        W, c = argmin Σ ‖Wᵀ z + c − t‖² + λ ‖W‖²,        z = h_L ⊗ … ⊗ h_1 ⊗ x
-
-    The gates are drawn at random and stay fixed [1]_, so training takes one pass over the data and
-    one linear system. ``fit`` takes all rows at once. ``partial_fit`` takes them in chunks, keeps
-    sums whose size does not depend on the number of rows, and computes the same solution;
-    ``remove`` takes rows out again. Targets may have several columns. Fitting ``a·y + b`` gives the
-    predictions ``a·p + b``.
-
-    Parameters
-    ----------
-    {parameters}
-    {last parameters}
-
-    Attributes
-    ----------
-    {attributes}
-
-    See Also
-    --------
-    TSRidgeClassifier : Classification with the same representation.
-
-    {references}
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tensorswitch.estimators import TSRidgeRegressor
-    >>> X = np.random.default_rng(0).normal(size=(2000, 3))
-    >>> y = np.abs(X).sum(1)
-    >>> model = TSRidgeRegressor(gates=64, random_state=0).fit(X[:1500], y[:1500])
-    >>> bool(model.score(X[1500:], y[1500:]) > 0.94)
-    True
-    """
-
-    _scaled_targets = True
-    _flat: bool
-
-    @unchanged_on_error
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the readout to all rows at once.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training samples.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
-        sample_weight : array-like of shape (n_samples,), optional
-            Weights of the samples, 1 by default. A weight of two is a repeated sample.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-        """
-        X, y = self._validated(X, y, True, multi_output=True, y_numeric=True)
-        self._fit(X, self._targets(y), self._weights(X, sample_weight))
-        self._flat = y.ndim == 1
-        return self
-
-    @available_if(can_update)  # type: ignore[untyped-decorator]
-    @unchanged_on_error
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Add a chunk of rows; the readout is solved when it is next needed.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            A chunk of samples.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
-        sample_weight : array-like of shape (n_samples,), optional
-            Weights of the samples, 1 by default. A weight of two is a repeated sample.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-        """
-        first = not self._started()
-        X, y = self._validated(X, y, first, multi_output=True, y_numeric=True)
-        self._check_axes(y, first)
-        self._partial_fit(X, self._targets(y), self._weights(X, sample_weight), first)
-        self._flat = y.ndim == 1
-        return self
-
-    @available_if(can_update)  # type: ignore[untyped-decorator]
-    @unchanged_on_error
-    def remove(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Take rows out again, as if they had never been there.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Samples that were fitted.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Their targets.
-        sample_weight : array-like of shape (n_samples,), optional
-            The weights they were fitted with, 1 by default.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator. The columns' means and deviations, principal components and gates
-            stay as they are.
-        """
-        check_is_fitted(self, "solver_")
-        X, y = self._validated(X, y, False, multi_output=True, y_numeric=True)
-        self._check_axes(y, False)
-        self._remove(X, self._targets(y), self._weights(X, sample_weight))
-        return self
-
-    def _check_axes(self, y: np.ndarray, first: bool) -> None:
-        if not first and (y.ndim == 1) != self._flat:
-            raise ValueError(
-                f"y has {y.ndim} axes, but the first chunk had {1 if self._flat else 2}"
-            )
-
-    @staticmethod
-    def _targets(y: np.ndarray) -> np.ndarray:
-        return np.ascontiguousarray(y.reshape(len(y), -1), dtype=np.float64)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Predict targets.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Predictions, in the shape of the training targets.
-        """
-        outputs = self._outputs(X)
-        return outputs[:, 0] if self._flat else outputs
