@@ -62,8 +62,8 @@ def ways(model: Any, split: Split) -> list[str]:
         rows = np.isin(y, [2 * task, 2 * task + 1])
         pairs.partial_fit(X[rows], y[rows])
     server = first.without_rows()
-    for rows in np.array_split(np.argsort(y, kind="stable"), CLIENTS):
-        server.merge(first.without_rows().partial_fit(X[rows], y[rows]))
+    for part in np.array_split(np.argsort(y, kind="stable"), CLIENTS):
+        server.merge(first.without_rows().partial_fit(X[part], y[part]))
     removed = np.arange(len(X)) % 100 == 0
     without = first.without_rows().partial_fit(X[~removed], y[~removed])
     cells = [f"{error:.2f}", f"{seconds:.0f}"]

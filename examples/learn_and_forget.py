@@ -22,21 +22,21 @@ def main() -> None:
     test, truth = digits.images[1500:], digits.target[1500:]
 
     # The features are learned from the first images, without labels; then rows only count as sums.
-    first = TSConvRidgeClassifier(1024, flips=False, dtype="float64").fit(images[:300], labels[:300])
+    first = TSConvRidgeClassifier(1024, flips=False, dtype="float64").fit(
+        images[:300], labels[:300]
+    )
     whole = first.without_rows().partial_fit(images, labels)
     print(f"all images at once: {100 * whole.score(test, truth):.1f} % right")
 
-    later = TSConvRidgeClassifier(1024, flips=False, dtype="float64")
-    later.fit(images[:300], labels[:300])
-    later = later.without_rows()
+    later = first.without_rows()
     for task in range(5):
         rows = np.isin(labels, [2 * task, 2 * task + 1])
         later.partial_fit(images[rows], labels[rows])
     print(f"two classes at a time: outputs differ by {difference(later, whole, test):.1e}")
 
     server = first.without_rows()
-    for rows in np.array_split(np.argsort(labels, kind="stable"), 100):
-        server.merge(first.without_rows().partial_fit(images[rows], labels[rows]))
+    for part in np.array_split(np.argsort(labels, kind="stable"), 100):
+        server.merge(first.without_rows().partial_fit(images[part], labels[part]))
     print(f"a hundred clients, merged: outputs differ by {difference(server, whole, test):.1e}")
 
     removed = np.arange(len(images)) % 100 == 0

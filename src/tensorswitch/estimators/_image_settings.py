@@ -64,8 +64,8 @@ def choose_settings(
     -------
     Settings
     """
-    side = images.shape[2:]
-    scales = [default_patch_sizes(*side, scale) for scale in ("small", "large")]
+    height, width = images.shape[2:]
+    scales = [default_patch_sizes(height, width, scale) for scale in ("small", "large")]
     all_sizes = scales if sizes is None else [tuple(sizes)]
     grids = list(GRIDS) if grid == "auto" else [grid]
     few = len(images) < FEWEST

@@ -17,6 +17,8 @@ from tensorswitch.estimators._transaction import unchanged_on_error
 class Mergeable(TSRidgeBase):
     """``without_rows``, ``merge`` and ``all_reduce`` for models that keep sums of features."""
 
+    _held: Any  # of classifiers
+
     def without_rows(self) -> Self:
         """Return a model with the same features that has learned from no rows.
 

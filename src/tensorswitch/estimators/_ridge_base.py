@@ -273,7 +273,8 @@ class TSRidgeBase(BaseEstimator):  # type: ignore[misc]
                     f"{needed / 2**30:.2f} GB as a matrix, but the budget is "
                     f"{budget / 2**30:.2f} GB; use components, or partial_fit with fewer rows"
                 )
-        return fitted.front(X)
+        x: Tensor = fitted.front(X)
+        return x
 
     @staticmethod
     def _scaled(targets: np.ndarray, fitted: Fitted) -> Tensor:
@@ -353,7 +354,8 @@ class TSRidgeBase(BaseEstimator):  # type: ignore[misc]
 
     def _readout(self, x: Tensor, weight: Tensor, intercept: Tensor | None) -> Tensor:
         """Return the outputs of a readout for inputs of the gates."""
-        return apply_readout(x, self._fitted.front.gate_weights, weight, intercept=intercept)
+        gate_weights: list[Tensor] = self._fitted.front.gate_weights
+        return apply_readout(x, gate_weights, weight, intercept=intercept)
 
     def _validated(self, X: Any, y: Any, first: bool, **options: Any) -> tuple[Any, np.ndarray]:
         dtype = [np.float64, np.float32] if first else self.gate_weights_[0].dtype

@@ -219,7 +219,7 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         """
         front, solution = self._fitted.front, self.solution_
         weight = solution.weight * front.factor[:, None]
-        layer = nn.Linear(*weight.shape, dtype=weight.dtype)
+        layer = nn.Linear(len(weight), weight.shape[1], dtype=weight.dtype)
         with torch.no_grad():
             layer.weight.copy_(weight.t())
             layer.bias.copy_(solution.intercept - front.centre.double() @ weight.double())

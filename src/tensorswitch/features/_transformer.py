@@ -27,7 +27,8 @@ class PatchFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     features : int, default=8192
         Number of features to aim at; the number of gates follows from it.
     sizes : sequence of int, optional
-        Heights and widths of patches. By default an eighth, a fifth and a third of the image. Images of more than 48 pixels along an axis are reduced first.
+        Heights and widths of patches. By default an eighth, a fifth and a third of the image.
+        Images of more than 48 pixels along an axis are reduced first.
     stride : int, default=1
         Distance between patches.
     components : int, default=48

@@ -20,6 +20,8 @@ from tensorswitch.ridge.layouts import Dense, Layout
 
 __all__ = ["Moments", "System"]
 
+DENSE = Dense()
+
 
 @dataclass(frozen=True)
 class Moments:
@@ -63,7 +65,7 @@ class Moments:
     target_energy: Tensor
     rows: float
     squares: float
-    layout: Layout = Dense()
+    layout: Layout = DENSE
 
     @classmethod
     def of(cls, z: Tensor, targets: Tensor, sample_weight: Tensor | None = None) -> Moments:
