@@ -245,10 +245,13 @@ def equivalent_kernels(
 
 
 @torch.no_grad()
-def kernel_product(X: Array, V: Array, kind: str = "ts", depth: int = 1) -> Array:
+def kernel_product(
+    X: Array, V: Array, kind: str = "ts", depth: int = 1, *, part: int = 0, parts: int = 1
+) -> Array:
     """Return ``K(X, X) V`` tile by tile, without storing the kernel matrix.
 
-    Each tile above the diagonal is also used for its mirror image below it.
+    Each tile above the diagonal is also used for its mirror image below it. The tiles can be
+    divided into ``parts``, whose results add up to the product.
 
     Parameters
     ----------
@@ -260,6 +263,8 @@ def kernel_product(X: Array, V: Array, kind: str = "ts", depth: int = 1) -> Arra
         Kind of kernel.
     depth : int, default=1
         Number of hidden layers; 0 is the linear kernel.
+    part, parts : int, default=0 and 1
+        Which part of the product to compute, and the number of parts.
 
     Returns
     -------
@@ -281,17 +286,20 @@ def kernel_product(X: Array, V: Array, kind: str = "ts", depth: int = 1) -> Arra
     scaled, result = v * rows.norms, torch.zeros_like(v)
     diagonal = rows.squares * diagonal_factor(*key)
     size = max(128, min(TILE, (1 << 20) // max(1, x.shape[1])))
-    for i in range(0, len(x), size):
-        for j in range(i, len(x), size):
-            a, b = slice(i, i + size), slice(j, j + size)
-            (_, _, tile) = next(iter(_sweep(rows[a], rows[b], [key])))
-            if i == j:  # the diagonal is known exactly, and rounding there would matter most
-                tile.diagonal().zero_()
-                tile = (tile.triu(1) + tile.triu(1).t()) if len(tile) > 1 else tile
-            result[a].addmm_(tile, scaled[b])
-            if i != j:
-                result[b].addmm_(tile.t(), scaled[a])
-    result = result.mul_(rows.norms).addcmul_(diagonal[:, None], v)
+    starts = range(0, len(x), size)
+    tiles = [(i, j) for i in starts for j in starts if i <= j]
+    for i, j in tiles[part::parts]:
+        a, b = slice(i, i + size), slice(j, j + size)
+        (_, _, tile) = next(iter(_sweep(rows[a], rows[b], [key])))
+        if i == j:  # the diagonal is known exactly, and rounding there would matter most
+            tile.diagonal().zero_()
+            tile = (tile.triu(1) + tile.triu(1).t()) if len(tile) > 1 else tile
+        result[a].addmm_(tile, scaled[b])
+        if i != j:
+            result[b].addmm_(tile.t(), scaled[a])
+    result.mul_(rows.norms)
+    if part == 0:
+        result.addcmul_(diagonal[:, None], v)
     return result if isinstance(X, Tensor) else result.numpy()
 
 

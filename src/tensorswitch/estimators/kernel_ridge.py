@@ -106,8 +106,7 @@ class _TSKernelRidge(BaseEstimator):  # type: ignore[misc]
         self._model = search.model
         self.kernel_, self.depth_, self.bias_ = chosen.kind, chosen.depth, chosen.bias
         self.alpha_, self.scaling_ = chosen.penalty, chosen.scaling.name
-        weights = chosen.scaling.weights
-        self.column_weights_ = np.ones(X.shape[1]) if weights is None else weights / weights.max()
+        self.column_weights_ = chosen.scaling.feature_weights
         entries = [c.entry() for c in search.tried]
         self.candidates_ = {name: [e[name] for e in entries] for name in entries[0]}
         left_out = search.targets[: search.loo_rows] - search.loo.residuals
