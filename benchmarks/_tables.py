@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from sklearn import datasets as sk
+from sklearn.model_selection import train_test_split
 
+ROWS, TEST_SHARE = 5_000, 0.3
 FEW_WORDS = 60  # columns of more different words are identifiers
 
 
@@ -153,3 +155,17 @@ def encoded(X: pd.DataFrame, train: np.ndarray) -> np.ndarray:
             known = known[1:] if len(known) == 2 else known
             columns.append((words.to_numpy()[:, None] == np.array(known)).astype(float))
     return np.concatenate(columns, axis=1)
+
+
+def divided(table: Table, split: int) -> tuple[np.ndarray, ...]:
+    """Training columns and targets, test columns and targets."""
+    X, y = table.load()
+    rows = np.random.default_rng(0).permutation(len(X))[:ROWS]
+    X, y = X.iloc[rows].reset_index(drop=True), y.iloc[rows].reset_index(drop=True)
+    target = pd.factorize(y.astype(str), sort=True)[0] if table.classes else y.to_numpy(float)
+    stratify = target if table.classes and np.bincount(target).min() >= 4 else None
+    train, test = train_test_split(
+        np.arange(len(X)), test_size=TEST_SHARE, random_state=split, stratify=stratify
+    )
+    Z = encoded(X, train)
+    return Z[train], target[train], Z[test], target[test]

@@ -23,17 +23,14 @@ import warnings
 from collections.abc import Iterable
 
 import numpy as np
-import pandas as pd
 import torch
 from sklearn.metrics import accuracy_score, log_loss, r2_score
-from sklearn.model_selection import train_test_split
 from threadpoolctl import threadpool_limits
 
 from benchmarks._learners import GROUPS, Maker
-from benchmarks._tables import OPENML, TABLES, Table, encoded
+from benchmarks._tables import OPENML, TABLES, Table, divided
 from benchmarks._tables_summary import FIELDS, RESULTS, write_summary
 
-ROWS, TEST_SHARE = 5_000, 0.3
 PATH = RESULTS / "tables.csv"
 
 
@@ -44,20 +41,6 @@ def done() -> set[tuple[str, str, str]]:
             csv.writer(file).writerow(FIELDS)
     with PATH.open() as file:
         return {(row[0], row[1], row[2]) for row in csv.reader(file)}
-
-
-def divided(table: Table, split: int) -> tuple[np.ndarray, ...]:
-    """Training columns and targets, test columns and targets."""
-    X, y = table.load()
-    rows = np.random.default_rng(0).permutation(len(X))[:ROWS]
-    X, y = X.iloc[rows].reset_index(drop=True), y.iloc[rows].reset_index(drop=True)
-    target = pd.factorize(y.astype(str), sort=True)[0] if table.classes else y.to_numpy(float)
-    stratify = target if table.classes and np.bincount(target).min() >= 4 else None
-    train, test = train_test_split(
-        np.arange(len(X)), test_size=TEST_SHARE, random_state=split, stratify=stratify
-    )
-    Z = encoded(X, train)
-    return Z[train], target[train], Z[test], target[test]
 
 
 def measure(make: Maker, classes: bool, parts: tuple[np.ndarray, ...]) -> list[str]:
