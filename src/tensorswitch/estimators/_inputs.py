@@ -40,8 +40,9 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) 
 
 def _refuse_dates(estimator: Any, X: Any) -> None:
     """Raise if a column of a DataFrame holds dates, which would become nanoseconds."""
-    for column, dtype in getattr(X, "dtypes", {}).items() if hasattr(X, "columns") else ():
-        if getattr(dtype, "kind", "") in "Mm":
+    dtypes = getattr(X, "dtypes", None)
+    for column, dtype in dtypes.items() if hasattr(dtypes, "items") else ():
+        if getattr(dtype, "kind", "") in ("M", "m"):
             raise ValueError(_hint(estimator, f"column {column!r} of X holds dates ({dtype})"))
 
 

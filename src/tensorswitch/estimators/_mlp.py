@@ -23,6 +23,7 @@ from tensorswitch.training import Learner, Rows
 
 BATCHES = (32, 128)  # the least and most rows of a step, if these are chosen
 CONSTANT = 2.0  # the constant input, in standard deviations of the others
+RATES = (1e-3, 2e-4)  # learning rates, if chosen; the second of a readout that starts at zero
 EARLY_ROWS = 100  # from which rows are held out by default
 
 
@@ -49,7 +50,7 @@ class Standardization:
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Return standardised rows; labels pass unchanged."""
-        if self.centre is not None:
+        if self.centre is not None and self.spread is not None:
             x = (x - self.centre) / self.spread
         if self.constant:
             x = np.column_stack([x, np.full(len(x), self.constant)])
@@ -57,7 +58,9 @@ class Standardization:
 
     def inverse(self, z: np.ndarray) -> np.ndarray:
         """Return standardised numbers in their own units."""
-        return z if self.centre is None else z * self.spread + self.centre
+        if self.centre is None or self.spread is None:
+            return z
+        return z * self.spread + self.centre
 
 
 def distinct_rows(
@@ -92,7 +95,7 @@ class TSMLPBase(BaseEstimator):  # type: ignore[misc]
         *,
         learn_gates: bool | None = None,
         optimizer: str = "adam",
-        learning_rate_init: float = 2e-4,
+        learning_rate_init: float | str = "auto",
         momentum: float = 0.9,
         alpha: float = 1e-4,
         batch_size: int | str = "auto",
@@ -146,7 +149,7 @@ class TSMLPBase(BaseEstimator):  # type: ignore[misc]
             self._take_scales(X, targets, weight)
             self._start(X.shape[1], outputs, random)
         self._set_batch_size(len(X))
-        parts = [(X, targets, weight)]
+        parts: list[tuple[np.ndarray, ...]] = [(X, targets, weight)]
         if self._stops_early(len(X)):
             parts = self._held_out(X, targets, weight, random)
         rows, *held = (self._rows(*part) for part in parts)
@@ -256,20 +259,20 @@ class TSMLPBase(BaseEstimator):  # type: ignore[misc]
         return weight
 
     def _start(self, n_in: int, outputs: int, random: np.random.RandomState) -> None:
-        check_above_zero(learning_rate_init=self.learning_rate_init)
+        rate = self._learning_rate()
         check_number(alpha=self.alpha)
         shape = self._network_shape()
         # The weights depend on random_state alone, and torch's global generator is not advanced.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(random.randint(2**31))
             network = mlp(n_in + bool(self._scale.constant), outputs, **shape)
-        if self.standardize and shape["kind"] == "ts-lrc":
+        if self._starts_at_zero():
             _start_at_zero(network)
         self._learner = Learner(
             network,
             loss=self._loss,
             optimizer=self.optimizer,
-            lr=self.learning_rate_init,
+            lr=rate,
             momentum=self.momentum,
             weight_decay=self.alpha,
             seed=random.randint(2**31),
@@ -302,6 +305,15 @@ class TSMLPBase(BaseEstimator):  # type: ignore[misc]
             "bias": bool(self.bias),
         }
 
+    def _starts_at_zero(self) -> bool:
+        return bool(self.standardize) and self._network_shape()["kind"] == "ts-lrc"
+
+    def _learning_rate(self) -> float:
+        if isinstance(self.learning_rate_init, str) and self.learning_rate_init == "auto":
+            return RATES[self._starts_at_zero()]
+        check_above_zero(learning_rate_init=self.learning_rate_init)  # type: ignore[arg-type]
+        return float(self.learning_rate_init)
+
     def _go_on(self) -> None:
         """Continue with the present network; only parameters of the optimiser may have changed."""
         before = self._learner_shape
@@ -316,10 +328,10 @@ class TSMLPBase(BaseEstimator):  # type: ignore[misc]
                 f"warm_start continues with the same network, but {', '.join(changed)}; "
                 "set warm_start=False to start again"
             )
-        check_above_zero(learning_rate_init=self.learning_rate_init)
+        rate = self._learning_rate()
         check_number(alpha=self.alpha, momentum=self.momentum)
         for group in self._learner.optimizer.param_groups:
-            group.update(lr=self.learning_rate_init, weight_decay=self.alpha)
+            group.update(lr=rate, weight_decay=self.alpha)
             if "momentum" in group:
                 group["momentum"] = self.momentum
 

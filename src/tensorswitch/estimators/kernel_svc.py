@@ -309,7 +309,7 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         decisions = self._pair_decisions(X)
         return self.classes_[vote(decisions, len(self.classes_))]  # type: ignore[no-any-return]
 
-    @available_if(lambda self: self.probability)
+    @available_if(lambda self: self.probability)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each class; needs ``probability=True``.
 

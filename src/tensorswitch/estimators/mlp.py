@@ -37,8 +37,8 @@ class TSMLPClassifier(ClassifierMixin, TSMLPBase):  # type: ignore[misc]
         Whether to train the gates of compressed layers. By default ``kind`` decides.
     optimizer : {"adam", "adamw", "sgd"}, default="adam"
         The optimiser.
-    learning_rate_init : float, default=2e-4
-        The learning rate.
+    learning_rate_init : float or "auto", default="auto"
+        The learning rate; by default 1e-3, and 2e-4 for "ts-lrc" on standardised columns.
     momentum : float, default=0.9
         Momentum of "sgd".
     alpha : float, default=1e-4
@@ -119,7 +119,7 @@ class TSMLPClassifier(ClassifierMixin, TSMLPBase):  # type: ignore[misc]
         *,
         learn_gates: bool | None = None,
         optimizer: str = "adam",
-        learning_rate_init: float = 2e-4,
+        learning_rate_init: float | str = "auto",
         momentum: float = 0.9,
         alpha: float = 1e-4,
         batch_size: int | str = "auto",
@@ -289,8 +289,8 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, TSMLPBase):  # type: igno
         Whether to train the gates of compressed layers. By default ``kind`` decides.
     optimizer : {"adam", "adamw", "sgd"}, default="adam"
         The optimiser.
-    learning_rate_init : float, default=2e-4
-        The learning rate.
+    learning_rate_init : float or "auto", default="auto"
+        The learning rate; by default 1e-3, and 2e-4 for "ts-lrc" on standardised columns.
     momentum : float, default=0.9
         Momentum of "sgd".
     alpha : float, default=1e-4

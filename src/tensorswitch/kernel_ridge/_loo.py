@@ -82,8 +82,13 @@ class Centred:
 
     def single(self) -> Centred:
         """Return the same in float32, in which errors are found in half the time."""
-        parts = (t.float() for t in (self.matrix, self.direction, self.roots, self.sums))
-        return Centred(*parts, self.scale)
+        return Centred(
+            self.matrix.float(),
+            self.direction.float(),
+            self.roots.float(),
+            self.sums.float(),
+            self.scale,
+        )
 
     def project(self, targets: Tensor) -> Tensor:
         """``P (s ∘ y)``."""

@@ -70,7 +70,8 @@ class Scaling:
         """
         centre, deviation = x.mean(0), x.std(0)
         varies = deviation > 1e-10 * np.maximum(np.abs(x).max(0, initial=0), 1e-300)
-        spread, ranks = deviation, ()
+        spread = deviation
+        ranks: tuple[tuple[np.ndarray, np.ndarray], ...] = ()
         if name == "common":
             square = np.square(deviation[varies]).mean() if varies.any() else 1.0
             spread = np.full_like(deviation, np.sqrt(square))

@@ -26,8 +26,8 @@ Cho and Saul, Kernel Methods for Deep Learning, NIPS 2009 (the arc-cosine kernel
 Jacot, Gabriel and Hongler, Neural Tangent Kernel, NeurIPS 2018, arXiv:1806.07572.
 """
 
+from tensorswitch.kernels._equivalent import TILE as TILE
 from tensorswitch.kernels._equivalent import (
-    TILE,
     equivalent_kernels,
     finite_kernel,
     kernel_product,
@@ -35,13 +35,11 @@ from tensorswitch.kernels._equivalent import (
     ss_kernel,
     ts_kernel,
 )
-from tensorswitch.kernels._inputs import check_depth, check_kind, diagonal_factor
+from tensorswitch.kernels._inputs import check_depth as check_depth
+from tensorswitch.kernels._inputs import check_kind as check_kind
+from tensorswitch.kernels._inputs import diagonal_factor as diagonal_factor
 
 __all__ = [
-    "TILE",
-    "check_depth",
-    "check_kind",
-    "diagonal_factor",
     "equivalent_kernels",
     "finite_kernel",
     "kernel_product",
