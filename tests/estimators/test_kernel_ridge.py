@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn.datasets import load_diabetes, load_digits, load_wine, make_moons
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from tensorswitch.estimators import TSKernelRidgeClassifier, TSKernelRidgeRegressor, kernel_ridge
+from tensorswitch.estimators import TSKernelRidgeClassifier, TSKernelRidgeRegressor, _kernel_ridge
 
 BOTH = [TSKernelRidgeClassifier, TSKernelRidgeRegressor]
 
@@ -139,7 +140,7 @@ def test_several_outputs():
 def test_many_rows_by_conjugate_gradients_are_as_good_as_few(kind, monkeypatch, caplog):
     X, y = make_moons(900, noise=0.2, random_state=0)
     direct = kind().fit(X[:700], y[:700])
-    monkeypatch.setattr(kernel_ridge, "DIRECT_ROWS", 500)
+    monkeypatch.setattr(_kernel_ridge, "DIRECT_ROWS", 500)
     with caplog.at_level("INFO"):
         tiled = kind().fit(X[:700], y[:700])
     assert "conjugate gradients on kernel tiles" in caplog.text
@@ -206,3 +207,28 @@ def test_few_rows_many_columns_and_constants_are_no_trouble(kind):
         assert np.isfinite(kind().fit(X, y).predict(X)).all()
     constant = TSKernelRidgeRegressor().fit(rng.normal(size=(20, 2)), np.full(20, 7.0))
     np.testing.assert_allclose(constant.predict(rng.normal(size=(5, 2))), 7.0)
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_sparse_rows_are_dense_rows(kind):
+    X, y = load_digits(n_class=3, return_X_y=True)
+    X, y, X_test = X[:120], y[:120], X[120:150]
+    sparse = kind().fit(csr_matrix(X), y)
+    dense = kind().fit(X, y)
+    np.testing.assert_allclose(sparse.predict(csr_matrix(X_test)), dense.predict(X_test))
+
+
+def test_sparse_rows_that_do_not_fit_are_refused():
+    with pytest.raises(MemoryError, match="X is sparse with 10,000 rows and 1,000,000,000 columns"):
+        TSKernelRidgeRegressor().fit(csr_matrix((10**4, 10**9)), np.zeros(10**4))
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_tables_of_words_get_a_hint(kind):
+    pandas = pytest.importorskip("pandas")
+    words = pandas.DataFrame({"colour": ["red", "blue", "red"], "size": [1.0, 2.0, 3.0]})
+    days = pandas.DataFrame({"day": pandas.to_datetime(["2020-01-01"] * 3), "size": [1.0, 2, 3]})
+    for table, problem in ((words, "X holds text"), (days, "column 'day' of X holds dates")):
+        message = rf"{problem} .*skrub.tabular_pipeline.*tensorswitch\[tables\]"
+        with pytest.raises(ValueError, match=message):
+            kind().fit(table, [0, 1, 0])

@@ -50,9 +50,8 @@ def test_same_as_libsvm_with_the_full_matrix(digits, kind, kernel, C, depth, wei
     exact, across = whole(
         kernel, C, digits, depth, class_weight=weights, decision_function_shape="ovo"
     )
-    ours = TSKernelSVC(
-        kind, depth, C, class_weight=weights, decision_function_shape="ovo", n_jobs=2
-    ).fit(*digits[:2])
+    options = {"class_weight": weights, "decision_function_shape": "ovo", "n_jobs": 2}
+    ours = TSKernelSVC(kind, depth, C, bias=False, **options).fit(*digits[:2])
     assert (ours.predict(digits[2]) == exact.predict(across)).all()
     np.testing.assert_allclose(
         ours.decision_function(digits[2]), exact.decision_function(across), rtol=1e-7, atol=1e-9
@@ -70,7 +69,7 @@ def test_two_classes_with_string_labels_and_sample_weights(digits):
     names = np.array(["low", "high"])[(y >= 5).astype(int)]
     weight = np.linspace(0.1, 2, len(y))
     exact = SVC(kernel="precomputed", C=0.01).fit(ts_kernel(X), names, sample_weight=weight)
-    ours = TSKernelSVC(C=0.01).fit(X, names, sample_weight=weight)
+    ours = TSKernelSVC(C=0.01, bias=False).fit(X, names, sample_weight=weight)
     assert (ours.predict(X_test) == exact.predict(ts_kernel(X_test, X))).all()
     np.testing.assert_allclose(
         ours.decision_function(X_test),
@@ -116,7 +115,8 @@ def test_grid_equals_single_fits_and_shares_the_kernel(digits):
     assert len(grid) == 8
     for (kind, depth, C), error in grid.items():
         assert error == pytest.approx(
-            1 - TSKernelSVC(kind, depth, C, normalize=True).fit(X, y).score(X_val, y_val)
+            1
+            - TSKernelSVC(kind, depth, C, normalize=True, bias=False).fit(X, y).score(X_val, y_val)
         )
     assert grid == kernel_svc_grid(
         X, y, X_val, y_val, depths=(1, 4), Cs=(0.1, 10), memory_gb=0.21, n_jobs=2
@@ -285,3 +285,46 @@ def test_pairs_run_on_a_dask_cluster(digits):
         there.decision_function(X_test),
         TSKernelSVC(depth=2, C=1e-3).fit(X, y).decision_function(X_test),
     )
+
+
+def stripes():
+    X = np.random.default_rng(0).uniform(-3, 3, (300, 1))
+    return X, (np.floor(X[:, 0]) % 2).astype(int)
+
+
+def test_the_constant_input_is_one_more_column():
+    X, y = stripes()
+    length = np.sqrt(np.square(X).mean())
+    model = TSKernelSVC(depth=2, C=100).fit(X, y)
+    assert model.bias_ == pytest.approx(length)
+    assert model.support_vectors_.shape[1] == 1
+    by_hand = TSKernelSVC(depth=2, C=100, bias=False).fit(np.c_[X, np.full(300, length)], y)
+    np.testing.assert_allclose(
+        model.decision_function(X), by_hand.decision_function(np.c_[X, np.full(300, length)])
+    )
+    assert model.score(X, y) > TSKernelSVC(depth=2, C=100, bias=False).fit(X, y).score(X, y) + 0.1
+    given = TSKernelSVC(bias=0.5).fit(X, y)
+    assert given.bias_ == 0.5
+    with pytest.raises(ValueError, match="bias must be True, False or a number of at least 0"):
+        TSKernelSVC(bias=-1).fit(X, y)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_probabilities_are_calibrated(classes):
+    X, y = make_classification(
+        400, 6, n_informative=4, n_classes=classes, flip_y=0.2, random_state=0
+    )
+    model = TSKernelSVC(probability=True).fit(X[:300], y[:300])
+    p = model.predict_proba(X[300:])
+    np.testing.assert_allclose(p.sum(1), 1)
+    assert (p.argmax(1) == model.predict(X[300:])).mean() > 0.9
+    right = p.max(1)[p.argmax(1) == y[300:]].sum() / p.max(1).sum()
+    assert right == pytest.approx(p.max(1).mean(), abs=0.15)
+    assert not hasattr(TSKernelSVC(), "predict_proba")
+
+
+def test_probabilities_need_two_rows_of_each_class():
+    X, y = stripes()
+    y[0] = 7
+    with pytest.raises(ValueError, match="probability=True needs 2 rows of each class, but 7 has"):
+        TSKernelSVC(probability=True).fit(X, y)

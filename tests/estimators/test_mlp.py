@@ -91,7 +91,7 @@ def test_chunks_by_partial_fit_are_epochs(digits):
     model = TSMLPClassifier(8, random_state=0)
     for _ in range(3):
         model.partial_fit(X, y, classes=range(10))
-    whole = TSMLPClassifier(8, max_iter=3, random_state=0).fit(X, y)
+    whole = TSMLPClassifier(8, max_iter=3, early_stopping=False, random_state=0).fit(X, y)
     np.testing.assert_allclose(model.predict_proba(X_test), whole.predict_proba(X_test), atol=1e-6)
 
 
@@ -154,7 +154,9 @@ def test_two_outputs():
             {"hidden_layer_sizes": "8"},
             "hidden_layer_sizes must be a positive integer or a list of them, got '8'",
         ),
-        ({"batch_size": "auto"}, "batch_size must be a positive integer, got 'auto'"),
+        ({"batch_size": "all"}, "batch_size must be 'auto' or an int, got 'all'"),
+        ({"batch_size": 0}, "batch_size must be a positive integer, got 0"),
+        ({"early_stopping": "yes"}, "early_stopping must be True, False or 'auto', got 'yes'"),
         (
             {"learning_rate_init": "adaptive"},
             "learning_rate_init must be a finite number above 0, got 'adaptive'",
@@ -253,3 +255,51 @@ def test_the_shape_of_the_targets_may_not_change():
     ):
         model.partial_fit(X, X[:, :2])
     assert model.predict(X).shape == (40,)
+
+
+def columns(rows=150):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(rows, 3))
+    return X, np.abs(X[:, 0]) + X[:, 1], rng.integers(0, 3, rows)
+
+
+@pytest.mark.parametrize("kind", [TSMLPClassifier, TSMLPRegressor])
+def test_whole_weights_are_repetitions(kind):
+    X, y, weight = columns()
+    y = (y > 0).astype(int) if kind is TSMLPClassifier else y
+    weighted = kind(8, max_iter=3, random_state=0).fit(X, y, weight)
+    repeated = kind(8, max_iter=3, random_state=0).fit(
+        np.repeat(X, weight, 0), np.repeat(y, weight)
+    )
+    np.testing.assert_array_equal(weighted.predict(X), repeated.predict(X))
+    with pytest.raises(ValueError, match=r"[Ss]ample.weight"):
+        kind(8).fit(X, y, np.zeros(len(X)))
+
+
+def test_units_of_columns_and_targets_do_not_matter():
+    X, y, _ = columns()
+    factor = np.array([1e6, 1e-3, 1.0])
+    plain = TSMLPRegressor(8, max_iter=3, random_state=0, early_stopping=False).fit(X, y)
+    other = TSMLPRegressor(8, max_iter=3, random_state=0, early_stopping=False)
+    other.fit(X * factor + 5, 100 * y - 7)
+    # Rows are taken in the order of their hashes, which differ, so that only the result is close.
+    assert np.corrcoef(plain.predict(X), other.predict(X * factor + 5))[0, 1] > 0.9
+    assert other.predict(X * factor + 5).mean() == pytest.approx(100 * y.mean() - 7, abs=60)
+
+
+def test_without_standardization_the_network_sees_the_rows():
+    X, y, _ = columns()
+    model = TSMLPRegressor(8, max_iter=2, random_state=0, standardize=False).fit(X, y)
+    assert model.network_[0].gate_weight.shape == (8, 3)
+    standardized = TSMLPRegressor(8, max_iter=2, random_state=0).fit(X, y)
+    assert standardized.network_[0].gate_weight.shape == (8, 4)  # and a constant
+
+
+def test_class_weights_are_sample_weights():
+    X, y, _ = columns()
+    y = (y > 1).astype(int)
+    by_class = TSMLPClassifier(8, max_iter=3, random_state=0, class_weight={0: 1, 1: 4}).fit(X, y)
+    by_row = TSMLPClassifier(8, max_iter=3, random_state=0).fit(X, y, np.where(y == 1, 4, 1))
+    np.testing.assert_array_equal(by_class.predict_proba(X), by_row.predict_proba(X))
+    with pytest.raises(ValueError, match="class_weight='balanced' needs all rows at once"):
+        TSMLPClassifier(8, class_weight="balanced").partial_fit(X, y, classes=[0, 1])

@@ -51,7 +51,8 @@ def test_an_svm_chooses_by_validation():
     split = load("digits").protocol()
     result = run(Experiment(data="digits", method="svm-ts", depths=[1, 4], Cs=[0.01, 10.0]))
     assert result.note.startswith("C = 10")
-    model = TSKernelSVC("ts", result.depth, 10, normalize=True).fit(split.train, split.train_labels)
+    model = TSKernelSVC("ts", result.depth, 10, normalize=True, bias=False)
+    model.fit(split.train, split.train_labels)
     assert result.best == pytest.approx(1 - model.score(split.test, split.test_labels))
     assert result.best_validation == pytest.approx(
         1 - model.score(split.validation, split.validation_labels)

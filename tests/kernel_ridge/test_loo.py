@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tensorswitch.kernel_ridge import loo_at, loo_path
+from tensorswitch.kernel_ridge import DistinctRows, loo_at, loo_path
 from tensorswitch.kernel_ridge._loo import Centred, best, loo_error
 from tensorswitch.kernels import ts_kernel
 
@@ -75,3 +75,28 @@ def test_a_constant_on_the_targets_changes_nothing_but_the_intercept():
     (one,) = loo_path(kernel.clone(), targets, weight, [0.1])
     (other,) = loo_path(kernel.clone(), 3 * targets + 1e4, weight, [0.1])
     np.testing.assert_allclose(other.residuals, 3 * one.residuals, rtol=1e-6, atol=1e-9)
+
+
+def test_identical_rows_are_left_out_together():
+    generator = np.random.default_rng(0)
+    x = np.repeat(generator.normal(size=(12, 3)), 2, axis=0)
+    y = generator.normal(size=(24, 1))
+    rows = DistinctRows.of(x, y, None, seed=0)
+    merged = torch.from_numpy(rows.x)
+    (found,) = loo_path(
+        ts_kernel(merged), torch.from_numpy(rows.targets), torch.from_numpy(rows.weight), [0.1]
+    )
+    kernel = ts_kernel(torch.from_numpy(x))
+    # Weights have a mean of 1, so that λ counts half as much for pairs of rows.
+    lam = 2 * 0.1 * found.scale
+    for i in (0, 7):
+        rest = np.flatnonzero((x != x[i]).any(1))
+        coef, intercept = bordered(
+            kernel[rest][:, rest],
+            torch.from_numpy(y[rest]),
+            torch.ones(len(rest), dtype=torch.float64),
+            lam,
+        )
+        place = rows.place[i]
+        expected = torch.from_numpy(rows.targets[place]) - kernel[i, rest] @ coef - intercept
+        assert_close(found.residuals[place], expected)

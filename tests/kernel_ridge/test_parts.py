@@ -41,10 +41,29 @@ def test_units_of_columns_do_not_matter_where_each_is_scaled(name):
     scaling = Scaling.fit(name, x)
     z = scaling(x)
     assert np.square(z).sum(1).mean() == pytest.approx(1)
-    np.testing.assert_allclose(z[:, 2], 0)
+    np.testing.assert_allclose(z[:, 2::3], 0)
     factor = np.array([1e6, 1e6, 1e6]) if name == "common" else np.array([1e6, 1e-3, 10])
     np.testing.assert_allclose(Scaling.fit(name, x * factor + 5)(x * factor + 5), z, atol=1e-8)
-    assert scaling(x, 3.0).shape == (50, 4)
+    assert scaling(x, 3.0).shape == (50, 7 if name == "robust" else 4)
+    np.testing.assert_allclose(scaling(x, 3.0)[:, -1], 3.0)
+
+
+def test_the_robust_scaling_joins_ranks_which_no_monotone_map_changes():
+    x = RNG.normal(size=(200, 1))
+    ranks = Scaling.fit("robust", x)(x)[:, 1]
+    np.testing.assert_array_equal(np.argsort(ranks), np.argsort(x[:, 0]))
+    cubes = Scaling.fit("robust", x**3)(x**3)[:, 1]
+    np.testing.assert_allclose(ranks, cubes, atol=0.06)
+    beyond = Scaling.fit("robust", x)(np.array([[-1e9], [1e9]]))[:, 1]
+    np.testing.assert_allclose(beyond, [ranks.min(), ranks.max()])
+
+
+def test_weights_of_a_feature_join_those_of_its_columns():
+    x = RNG.normal(size=(50, 2))
+    weights = np.array([1.0, 0.3, 0.0, 0.4])
+    scaling = Scaling.fit("robust", x, weights, 1.0)
+    np.testing.assert_allclose(scaling.feature_weights, [1, 0.5])
+    np.testing.assert_allclose(Scaling.fit("robust", x).feature_weights, [1, 1])
 
 
 def test_the_robust_scaling_bends_outliers():
@@ -101,10 +120,43 @@ def test_conjugate_gradients_give_the_direct_solution(kind, weighted):
     weight = weight / weight.mean() if weighted else None
     kernel = equivalent_kernels(z, kinds=[kind], depths=[2])[kind, 2]
     direct = loo_at(Centred.of(kernel, weight), targets, 0.05)
-    coef, scale, iterations = solve_large(z, targets, kind, 2, 0.05, weight, tol=1e-10)
+    coef, intercept, scale, iterations = solve_large(z, targets, kind, 2, 0.05, weight, tol=1e-10)
     assert scale == pytest.approx(direct.scale)
     assert iterations < 60
     assert_close(coef, direct.coef, rtol=1e-6, atol=1e-8)
+    assert_close(intercept, direct.intercept, rtol=1e-6, atol=1e-8)
+
+
+def rows_for_two():
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(900, 4, dtype=torch.float64, generator=generator)
+    return z, torch.stack([z.abs().sum(1), z[:, 0] * z[:, 1]], 1), z[:, 2].abs() + 0.5
+
+
+def solve_as_one_of_two(rank, folder):
+    torch.set_num_threads(1)
+    meeting = {"init_method": f"file://{folder}/meeting", "rank": rank, "world_size": 2}
+    torch.distributed.init_process_group("gloo", **meeting)
+    z, targets, weight = rows_for_two()
+    coef, intercept, *_ = solve_large(z, targets, "ts", 2, 0.05, weight / weight.mean())
+    torch.save([coef, intercept], f"{folder}/{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+def test_two_ranks_solve_what_one_does(tmp_path):
+    torch.multiprocessing.spawn(solve_as_one_of_two, (str(tmp_path),), nprocs=2)
+    z, targets, weight = rows_for_two()
+    alone = solve_large(z, targets, "ts", 2, 0.05, weight / weight.mean())
+    for rank in (0, 1):
+        found = torch.load(tmp_path / f"{rank}.pt")
+        for mine, expected in zip(found, alone, strict=False):
+            assert_close(mine, expected, rtol=1e-7, atol=1e-8)
+
+
+def test_parts_of_a_product_add_up():
+    z, v = torch.randn(1700, 3, dtype=torch.float64), torch.randn(1700, 2, dtype=torch.float64)
+    parts = [kernel_product(z, v, part=part, parts=3) for part in range(3)]
+    assert_close(sum(parts), kernel_product(z, v))
 
 
 def test_a_product_by_tiles_is_the_product_with_the_matrix():
@@ -132,6 +184,14 @@ def test_calibration_recovers_probabilities():
     fitted = Calibration.fit(outputs, labels, np.ones(4000))
     assert np.abs(fitted.probabilities(outputs) - p).mean() < 0.02
     assert fitted.temperature == pytest.approx(2.5, rel=0.15)
+
+
+def test_classes_without_errors_do_not_ask_for_certainty():
+    labels = np.arange(60) % 3
+    outputs = np.where(labels[:, None] == np.arange(3), 1.0, -1.0)
+    p = Calibration.fit(outputs, labels, np.ones(60)).probabilities(outputs)
+    assert (p.argmax(1) == labels).all()
+    assert 0.9 < p.max(1).mean() < 0.97  # one more row that is wrong among 20
 
 
 def test_two_classes_have_one_output():

@@ -2,225 +2,24 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable, Sequence
-from numbers import Integral
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
-from sklearn.model_selection import train_test_split
-from sklearn.utils import check_random_state
+from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
-from tensorswitch._checks import check_above_zero, check_number, check_positive, from_numpy
-from tensorswitch._progress import progress_bar
 from tensorswitch.estimators._labels import check_classes, check_partial_fit, class_places
+from tensorswitch.estimators._mlp import TSMLPBase
 from tensorswitch.estimators._transaction import unchanged_on_error
-from tensorswitch.models import mlp
-from tensorswitch.training import Learner, Rows
 
 __all__ = ["TSMLPClassifier", "TSMLPRegressor"]
 
 
-class _TSMLP(BaseEstimator):  # type: ignore[misc]
-    """Base class of the classifier and the regressor."""
-
-    _loss: str
-    _learner: Learner
-
-    def __init__(
-        self,
-        hidden_layer_sizes: Sequence[int] | int = (64, 64),
-        kind: str = "ts-lrc",
-        *,
-        learn_gates: bool | None = None,
-        optimizer: str = "adam",
-        learning_rate_init: float = 1e-3,
-        momentum: float = 0.9,
-        alpha: float = 1e-4,
-        batch_size: int = 128,
-        max_iter: int = 50,
-        tol: float = 1e-4,
-        n_iter_no_change: int = 10,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        bias: bool = True,
-        warm_start: bool = False,
-        random_state: Any = None,
-        device: str = "cpu",
-        verbose: bool = False,
-    ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.kind = kind
-        self.learn_gates = learn_gates
-        self.optimizer = optimizer
-        self.learning_rate_init = learning_rate_init
-        self.momentum = momentum
-        self.alpha = alpha
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_iter_no_change = n_iter_no_change
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.bias = bias
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-
-    def _before_fit(self) -> dict[str, Any]:
-        """Return copies of the attributes that training modifies in place."""
-        if not hasattr(self, "_learner"):
-            return {}
-        curves = {name: list(getattr(self, name)) for name in ("loss_curve_", "validation_curve_")}
-        return {"_learner": copy.deepcopy(self._learner), **curves}
-
-    def _fit(
-        self, X: np.ndarray, targets: np.ndarray, outputs: int, labels: np.ndarray | None
-    ) -> Self:
-        check_positive(max_iter=self.max_iter, n_iter_no_change=self.n_iter_no_change)
-        random = check_random_state(self.random_state)
-        if self.warm_start and hasattr(self, "_learner"):
-            self._go_on()
-        else:
-            self._start(X.shape[1], outputs, random)
-        held = None
-        if self.early_stopping:
-            if not 0 < self.validation_fraction < 1:
-                raise ValueError(
-                    f"validation_fraction must be between 0 and 1, got {self.validation_fraction!r}"
-                )
-            options = {
-                "test_size": self.validation_fraction,
-                "random_state": random.randint(2**31),
-                "stratify": labels,
-            }
-            X, X_held, targets, held_targets = train_test_split(X, targets, **options)
-            held = Rows.from_numpy(X_held, held_targets).to(self.device)
-        rows = Rows.from_numpy(X, targets).to(self.device)
-        best, waited, kept = np.inf, 0, None
-        with progress_bar(type(self).__name__, self.verbose, self.max_iter) as bar:
-            for _ in range(self.max_iter):
-                self._epoch(rows)
-                criterion = self.loss_curve_[-1]
-                if held is not None:
-                    loss, error = self._learner.evaluate(held)
-                    criterion = loss if np.isnan(error) else error
-                    self.validation_curve_.append(criterion)
-                note = "" if held is None else f", validation {criterion:.4f}"
-                bar(note=f"loss {self.loss_curve_[-1]:.4f}{note}")
-                if criterion < best and held is not None:
-                    state = self._learner.network.state_dict()
-                    kept = {name: value.clone() for name, value in state.items()}
-                waited = 0 if criterion < best - self.tol else waited + 1
-                best = min(best, criterion)
-                if waited >= self.n_iter_no_change:
-                    break
-        if kept is not None:
-            self._learner.network.load_state_dict(kept)
-        return self
-
-    def _partial_fit(self, X: np.ndarray, targets: np.ndarray, outputs: int, first: bool) -> Self:
-        if first:
-            self._start(X.shape[1], outputs, check_random_state(self.random_state))
-        self._epoch(Rows.from_numpy(X, targets).to(self.device))
-        return self
-
-    def _start(self, n_in: int, outputs: int, random: np.random.RandomState) -> None:
-        check_above_zero(learning_rate_init=self.learning_rate_init)
-        check_number(alpha=self.alpha)
-        shape = self._network_shape()
-        # The weights depend on random_state alone, and torch's global generator is not advanced.
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(random.randint(2**31))
-            network = mlp(n_in, outputs, **shape)
-        self._learner = Learner(
-            network,
-            loss=self._loss,
-            optimizer=self.optimizer,
-            lr=self.learning_rate_init,
-            momentum=self.momentum,
-            weight_decay=self.alpha,
-            batch_size=self.batch_size,
-            seed=random.randint(2**31),
-            device=self.device,
-        )
-        self._learner_shape = {**shape, "optimizer": self.optimizer, "device": self.device}
-        self.loss_curve_: list[float] = []
-        self.validation_curve_: list[float] = []
-        self.n_iter_ = 0
-
-    def _network_shape(self) -> dict[str, Any]:
-        """Return the arguments that the network is built from."""
-        sizes = self.hidden_layer_sizes
-        several = (
-            list(sizes) if isinstance(sizes, Iterable) and not isinstance(sizes, str) else [sizes]
-        )
-        if not several or not all(
-            isinstance(n, Integral) and not isinstance(n, bool) and n > 0 for n in several
-        ):
-            raise ValueError(
-                f"hidden_layer_sizes must be a positive integer or a list of them, got {sizes!r}"
-            )
-        kind = self.kind
-        if self.learn_gates is not None and kind in ("ts-lrc", "ts-ibp-lrc"):
-            kind = "ts-ibp-lrc" if self.learn_gates else "ts-lrc"
-        return {
-            "kind": kind,
-            "depth": len(several),
-            "width": [int(n) for n in several],
-            "bias": bool(self.bias),
-        }
-
-    def _go_on(self) -> None:
-        """Continue with the present network; only parameters of the optimiser may have changed."""
-        before = self._learner_shape
-        now = {**self._network_shape(), "optimizer": self.optimizer, "device": self.device}
-        changed = [
-            f"{name} was {before[name]!r} and is {now[name]!r}"
-            for name in now
-            if now[name] != before[name]
-        ]
-        if changed:
-            raise ValueError(
-                f"warm_start continues with the same network, but {', '.join(changed)}; "
-                "set warm_start=False to start again"
-            )
-        check_above_zero(learning_rate_init=self.learning_rate_init)
-        check_number(alpha=self.alpha, momentum=self.momentum)
-        check_positive(batch_size=self.batch_size)
-        self._learner.batch_size = int(self.batch_size)
-        for group in self._learner.optimizer.param_groups:
-            group.update(lr=self.learning_rate_init, weight_decay=self.alpha)
-            if "momentum" in group:
-                group["momentum"] = self.momentum
-
-    def _epoch(self, rows: Rows) -> None:
-        self.loss_curve_.append(self._learner.epoch(rows)[0])
-        self.n_iter_ += 1
-
-    @property
-    def network_(self) -> torch.nn.Module:
-        """The network."""
-        check_is_fitted(self, "n_iter_")
-        return self._learner.network
-
-    @property
-    def loss_(self) -> float:
-        """Training loss of the last epoch."""
-        return self.loss_curve_[-1]
-
-    def _outputs(self, X: Any) -> np.ndarray:
-        check_is_fitted(self, "n_iter_")
-        X = validate_data(self, X, dtype=np.float32, order="C", reset=False)
-        return self._learner.outputs(from_numpy(X)).cpu().numpy()
-
-
-class TSMLPClassifier(ClassifierMixin, _TSMLP):  # type: ignore[misc]
+class TSMLPClassifier(ClassifierMixin, TSMLPBase):  # type: ignore[misc]
     """Classifier with a TS or SS network, trained by gradient descent on the cross-entropy.
 
     The networks are those of the paper [1]_. Parameters follow
@@ -238,27 +37,33 @@ class TSMLPClassifier(ClassifierMixin, _TSMLP):  # type: ignore[misc]
         Whether to train the gates of compressed layers. By default ``kind`` decides.
     optimizer : {"adam", "adamw", "sgd"}, default="adam"
         The optimiser.
-    learning_rate_init : float, default=1e-3
-        The learning rate.
+    learning_rate_init : float or "auto", default="auto"
+        The learning rate; by default 1e-3, and 2e-4 for "ts-lrc" on standardised columns.
     momentum : float, default=0.9
         Momentum of "sgd".
     alpha : float, default=1e-4
         Strength of the L2 penalty.
-    batch_size : int, default=128
-        Number of rows per step.
-    max_iter : int, default=50
+    batch_size : int or "auto", default="auto"
+        Number of rows per step; by default a sixteenth of them, at least 32 and at most 128.
+    max_iter : int, default=200
         Maximum number of epochs.
     tol : float, default=1e-4
         Smallest decrease of the monitored quantity that counts as an improvement.
-    n_iter_no_change : int, default=10
+    n_iter_no_change : int, default=20
         Stop after this many epochs in a row without an improvement of the training loss or, with
-        ``early_stopping``, of the validation error.
-    early_stopping : bool, default=False
-        Whether to hold out rows for validation and keep the weights of the best epoch.
+        ``early_stopping``, of the validation loss.
+    early_stopping : bool or "auto", default="auto"
+        Whether to hold out rows for validation and keep the weights of the best epoch; by default
+        if there are at least 100.
     validation_fraction : float, default=0.1
         Fraction of the rows that ``early_stopping`` holds out.
     bias : bool, default=True
-        Whether the layers have biases.
+        Whether the layers have biases and, with ``standardize``, a constant input.
+    standardize : bool, default=True
+        Whether columns are centred and divided by their standard deviations, which are those of the
+        first chunk in ``partial_fit``. The paper's experiments do not.
+    class_weight : dict, "balanced" or None, default=None
+        Factors on the weights of rows, as in :class:`sklearn.linear_model.LogisticRegression`.
     warm_start : bool, default=False
         Whether ``fit`` continues training the network of the previous ``fit``.
     random_state : int, RandomState instance or None, default=None
@@ -281,7 +86,7 @@ class TSMLPClassifier(ClassifierMixin, _TSMLP):  # type: ignore[misc]
     loss_curve_ : list of float
         Training loss of each epoch.
     validation_curve_ : list of float
-        Validation error of each epoch; empty without ``early_stopping``.
+        Validation loss of each epoch; empty without ``early_stopping``.
     n_features_in_ : int
         Number of features seen during fit.
 
@@ -307,8 +112,55 @@ class TSMLPClassifier(ClassifierMixin, _TSMLP):  # type: ignore[misc]
     _loss = "cross-entropy"
     classes_: np.ndarray
 
+    def __init__(
+        self,
+        hidden_layer_sizes: Sequence[int] | int = (64, 64),
+        kind: str = "ts-lrc",
+        *,
+        learn_gates: bool | None = None,
+        optimizer: str = "adam",
+        learning_rate_init: float | str = "auto",
+        momentum: float = 0.9,
+        alpha: float = 1e-4,
+        batch_size: int | str = "auto",
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        n_iter_no_change: int = 20,
+        early_stopping: bool | str = "auto",
+        validation_fraction: float = 0.1,
+        bias: bool = True,
+        standardize: bool = True,
+        class_weight: Any = None,
+        warm_start: bool = False,
+        random_state: Any = None,
+        device: str = "cpu",
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            hidden_layer_sizes,
+            kind,
+            learn_gates=learn_gates,
+            optimizer=optimizer,
+            learning_rate_init=learning_rate_init,
+            momentum=momentum,
+            alpha=alpha,
+            batch_size=batch_size,
+            max_iter=max_iter,
+            tol=tol,
+            n_iter_no_change=n_iter_no_change,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            bias=bias,
+            standardize=standardize,
+            warm_start=warm_start,
+            random_state=random_state,
+            device=device,
+            verbose=verbose,
+        )
+        self.class_weight = class_weight
+
     @unchanged_on_error
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train the network.
 
         Parameters
@@ -317,15 +169,18 @@ class TSMLPClassifier(ClassifierMixin, _TSMLP):  # type: ignore[misc]
             Training samples.
         y : array-like of shape (n_samples,)
             Class labels.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors on the losses of the samples. A weight of two is a repeated sample.
 
         Returns
         -------
         self : object
             The fitted estimator.
         """
-        X, y = validate_data(self, X, y, dtype=np.float32, order="C")
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
         check_classification_targets(y)
-        classes = check_classes(y)
+        weight = self._weights(X, sample_weight)
+        classes = check_classes(y if weight is None else y[weight > 0])
         if (
             self.warm_start
             and hasattr(self, "classes_")
@@ -335,11 +190,13 @@ class TSMLPClassifier(ClassifierMixin, _TSMLP):  # type: ignore[misc]
                 f"warm_start needs the classes of the previous fit, {self.classes_}, got {classes}"
             )
         self.classes_ = classes
+        if weight is not None:
+            X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
         targets = class_places(y, classes)
-        return self._fit(X, targets, len(classes), targets)
+        return self._fit(X, targets, self._by_class(targets, weight), len(classes))
 
     @unchanged_on_error
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Train for one epoch on a chunk of rows.
 
         Parameters
@@ -350,6 +207,8 @@ class TSMLPClassifier(ClassifierMixin, _TSMLP):  # type: ignore[misc]
             Class labels.
         classes : array-like of shape (n_classes,), optional
             All labels that any chunk may contain. Required in the first call.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors on the losses of the samples. A weight of two is a repeated sample.
 
         Returns
         -------
@@ -358,11 +217,26 @@ class TSMLPClassifier(ClassifierMixin, _TSMLP):  # type: ignore[misc]
         """
         first = not hasattr(self, "classes_")
         known = check_partial_fit(None if first else self.classes_, classes)
-        X, y = validate_data(self, X, y, dtype=np.float32, order="C", reset=first)
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", reset=first)
         check_classification_targets(y)
         targets = class_places(y, known)
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"class_weight={self.class_weight!r} needs all rows at once; "
+                "pass a dict of weights to use it with partial_fit"
+            )
         self.classes_ = known
-        return self._partial_fit(X, targets, len(known), first)
+        weight = self._by_class(targets, self._weights(X, sample_weight))
+        return self._partial_fit(X, targets, weight, len(known), first)
+
+    def _by_class(self, targets: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
+        """Return the weights of rows times those of their classes."""
+        if self.class_weight is None:
+            return weight
+        labels = self.classes_[targets]
+        factors = compute_sample_weight(self.class_weight, labels)
+        result: np.ndarray = factors if weight is None else factors * weight
+        return result
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predict the probability of each class.
@@ -396,11 +270,12 @@ class TSMLPClassifier(ClassifierMixin, _TSMLP):  # type: ignore[misc]
         return self.classes_[outputs.argmax(1)]  # type: ignore[no-any-return]
 
 
-class TSMLPRegressor(MultiOutputMixin, RegressorMixin, _TSMLP):  # type: ignore[misc]
+class TSMLPRegressor(MultiOutputMixin, RegressorMixin, TSMLPBase):  # type: ignore[misc]
     """Regressor with a TS or SS network, trained by gradient descent on the squared error.
 
     The networks are those of the paper [1]_. Parameters follow
-    :class:`sklearn.neural_network.MLPRegressor`. Targets may have several columns.
+    :class:`sklearn.neural_network.MLPRegressor`. Targets may have several columns, and are
+    standardised inside.
 
     Parameters
     ----------
@@ -414,27 +289,31 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, _TSMLP):  # type: ignore[
         Whether to train the gates of compressed layers. By default ``kind`` decides.
     optimizer : {"adam", "adamw", "sgd"}, default="adam"
         The optimiser.
-    learning_rate_init : float, default=1e-3
-        The learning rate.
+    learning_rate_init : float or "auto", default="auto"
+        The learning rate; by default 1e-3, and 2e-4 for "ts-lrc" on standardised columns.
     momentum : float, default=0.9
         Momentum of "sgd".
     alpha : float, default=1e-4
         Strength of the L2 penalty.
-    batch_size : int, default=128
-        Number of rows per step.
-    max_iter : int, default=50
+    batch_size : int or "auto", default="auto"
+        Number of rows per step; by default a sixteenth of them, at least 32 and at most 128.
+    max_iter : int, default=200
         Maximum number of epochs.
     tol : float, default=1e-4
         Smallest decrease of the monitored quantity that counts as an improvement.
-    n_iter_no_change : int, default=10
+    n_iter_no_change : int, default=20
         Stop after this many epochs in a row without an improvement of the training loss or, with
         ``early_stopping``, of the validation loss.
-    early_stopping : bool, default=False
-        Whether to hold out rows for validation and keep the weights of the best epoch.
+    early_stopping : bool or "auto", default="auto"
+        Whether to hold out rows for validation and keep the weights of the best epoch; by default
+        if there are at least 100.
     validation_fraction : float, default=0.1
         Fraction of the rows that ``early_stopping`` holds out.
     bias : bool, default=True
-        Whether the layers have biases.
+        Whether the layers have biases and, with ``standardize``, a constant input.
+    standardize : bool, default=True
+        Whether columns are centred and divided by their standard deviations, which are those of the
+        first chunk in ``partial_fit``. The paper's experiments do not.
     warm_start : bool, default=False
         Whether ``fit`` continues training the network of the previous ``fit``.
     random_state : int, RandomState instance or None, default=None
@@ -481,7 +360,7 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, _TSMLP):  # type: ignore[
     _loss = "squared"
 
     @unchanged_on_error
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train the network.
 
         Parameters
@@ -490,6 +369,8 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, _TSMLP):  # type: ignore[
             Training samples.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors on the losses of the samples. A weight of two is a repeated sample.
 
         Returns
         -------
@@ -497,13 +378,13 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, _TSMLP):  # type: ignore[
             The fitted estimator.
         """
         X, y = validate_data(
-            self, X, y, dtype=np.float32, order="C", multi_output=True, y_numeric=True
+            self, X, y, dtype=[np.float64, np.float32], order="C", multi_output=True, y_numeric=True
         )
         targets = self._targets(y, self.warm_start and hasattr(self, "_learner"))
-        return self._fit(X, targets, targets.shape[1], None)
+        return self._fit(X, targets, self._weights(X, sample_weight), targets.shape[1])
 
     @unchanged_on_error
-    def partial_fit(self, X: Any, y: Any) -> Self:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train for one epoch on a chunk of rows.
 
         Parameters
@@ -512,6 +393,8 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, _TSMLP):  # type: ignore[
             A chunk of samples.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors on the losses of the samples. A weight of two is a repeated sample.
 
         Returns
         -------
@@ -520,10 +403,18 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, _TSMLP):  # type: ignore[
         """
         first = not hasattr(self, "_learner")
         X, y = validate_data(
-            self, X, y, dtype=np.float32, order="C", reset=first, multi_output=True, y_numeric=True
+            self,
+            X,
+            y,
+            dtype=[np.float64, np.float32],
+            order="C",
+            reset=first,
+            multi_output=True,
+            y_numeric=True,
         )
         targets = self._targets(y, not first)
-        return self._partial_fit(X, targets, targets.shape[1], first)
+        weight = self._weights(X, sample_weight)
+        return self._partial_fit(X, targets, weight, targets.shape[1], first)
 
     _shape: tuple[int, ...]
 
@@ -534,7 +425,7 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, _TSMLP):  # type: ignore[
                 f"y has rows of shape {shape}, but previous targets had shape {self._shape}"
             )
         self._shape = shape
-        return np.ascontiguousarray(y.reshape(len(y), -1), dtype=np.float32)
+        return np.ascontiguousarray(y.reshape(len(y), -1), dtype=np.float64)
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict targets.
@@ -549,5 +440,5 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, _TSMLP):  # type: ignore[
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Predictions, in the shape of the training targets.
         """
-        outputs = self._outputs(X).astype(np.float64)
+        outputs = self._target_scale.inverse(self._outputs(X).astype(np.float64))
         return outputs if self._shape else outputs[:, 0]

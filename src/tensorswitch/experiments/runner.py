@@ -271,7 +271,7 @@ def _svm(experiment: Experiment, split: Split) -> Result:
         )
         _, depth, C = min(errors, key=lambda k: (errors[k], k))
     before = time.perf_counter()
-    model = TSKernelSVC(kind, depth, C, normalize=True, memory_gb=8).fit(
+    model = TSKernelSVC(kind, depth, C, normalize=True, bias=False, memory_gb=8).fit(
         split.train, split.train_labels
     )
     seconds = time.perf_counter() - before

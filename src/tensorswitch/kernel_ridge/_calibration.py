@@ -17,8 +17,10 @@ CLOSENESS = 10.0  # of the map to a multiple of the identity, in units of rows
 class Calibration:
     """``p = softmax(T F W + b)``.
 
-    The temperature T is fitted first; W and b then minimise the log-loss plus
-    ``CLOSENESS (‖W − I‖² + ‖b‖²) / 2``, so that a rare class is not fitted to noise.
+    Targets are smoothed as if each class had one more row that is right and one that is wrong,
+    since classes without errors would otherwise ask for certainty. The temperature T is fitted
+    first; W and b then minimise the log-loss plus ``CLOSENESS (‖W − I‖² + ‖b‖²) / 2``, so that a
+    rare class is not fitted to noise.
 
     Parameters
     ----------
@@ -55,7 +57,7 @@ class Calibration:
         rows, classes = f.shape
         # Whole weights are repetitions, and a common factor does not matter.
         weight = weight * (effective_rows(weight.sum(), np.square(weight).sum()) / weight.sum())
-        hot = np.eye(classes)[labels]
+        hot = _smoothed(labels, weight, classes)
 
         def loss_at(log_temperature: float) -> float:
             logs = log_softmax(np.exp(log_temperature) * f, axis=1)
@@ -108,6 +110,15 @@ class Calibration:
         """
         result: np.ndarray = softmax(self.logits(outputs), axis=1)
         return result
+
+
+def _smoothed(labels: np.ndarray, weight: np.ndarray, classes: int) -> np.ndarray:
+    """Return target probabilities, ``(n_k + 1) / (n_k + 2)`` for the class of a row."""
+    counts = np.bincount(labels, weight, classes)
+    wrong = 1 / (counts + 2)
+    hot: np.ndarray = np.repeat((wrong / (classes - 1))[labels, None], classes, axis=1)
+    hot[np.arange(len(labels)), labels] = 1 - wrong[labels]
+    return hot
 
 
 def _both(outputs: np.ndarray) -> np.ndarray:

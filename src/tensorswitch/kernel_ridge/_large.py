@@ -7,7 +7,8 @@ The system ``(A + λI) β = P (s ∘ y)``, with the centred kernel A of
 
 An iteration costs one sweep over the tiles of the kernel, which are made, used and dropped. Tiles
 have the type of the rows, float32 for speed; vectors and preconditioner are float64, since
-``r − B …`` cancels all but a part ``λ / ‖A‖`` of r.
+``r − B …`` cancels all but a part ``λ / ‖A‖`` of r. Under ``torchrun``, where every rank has all
+rows, the tiles and the rows of B are divided among the ranks.
 
 References
 ----------
@@ -22,8 +23,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
 
+from tensorswitch.kernel_ridge._loo import free_intercept
 from tensorswitch.kernels import equivalent_kernels, kernel_product
 from tensorswitch.ridge import SingularError
 
@@ -34,11 +36,31 @@ BLOCK = 2048  # rows of B made at a time
 JITTERS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of the scale, one after another
 
 
+class Ranks:
+    """The process among those of ``torch.distributed``, or alone."""
+
+    def __init__(self) -> None:
+        several = distributed.is_available() and distributed.is_initialized()
+        self.count = distributed.get_world_size() if several else 1
+        self.rank = distributed.get_rank() if several else 0
+
+    def total(self, tensor: Tensor) -> Tensor:
+        """Return the sum over all ranks, in place."""
+        if self.count > 1:
+            distributed.all_reduce(tensor)
+        return tensor
+
+    def rows(self, count: int) -> slice:
+        """Return the rows of this rank."""
+        bounds = [count * rank // self.count for rank in (self.rank, self.rank + 1)]
+        return slice(*bounds)
+
+
 class CentredTiles:
     """``A v`` by tiles, and the columns of A that belong to sampled rows."""
 
     def __init__(self, z: Tensor, kind: str, depth: int, weight: Tensor | None) -> None:
-        self.z, self.kind, self.depth = z, kind, depth
+        self.z, self.kind, self.depth, self.ranks = z, kind, depth, Ranks()
         ones = torch.ones(len(z), dtype=torch.float64, device=z.device)
         self.roots = ones if weight is None else weight.double().sqrt()
         self.u = self.roots / self.roots.norm()
@@ -55,8 +77,9 @@ class CentredTiles:
     def _scaled(self, v: Tensor) -> Tensor:
         """``S K S v``."""
         scaled = (v * self.roots[:, None]).to(self.z)
-        product = kernel_product(self.z, scaled, self.kind, self.depth)
-        return product.double() * self.roots[:, None]
+        share = {"part": self.ranks.rank, "parts": self.ranks.count}
+        product = kernel_product(self.z, scaled, self.kind, self.depth, **share)
+        return self.ranks.total(product.double()) * self.roots[:, None]
 
     def project(self, v: Tensor) -> Tensor:
         """``P v``."""
@@ -68,7 +91,7 @@ class CentredTiles:
         return self.project(self._scaled(v))
 
     def sampled_factor(self, rows: Tensor) -> Tensor:
-        """``B`` with ``B Bᵀ = A_nm A_mm⁻¹ A_mn``, of shape (rows, sampled rows)."""
+        """Rows of this rank of ``B``, (rows, sampled rows), with ``B Bᵀ = A_nm A_mm⁻¹ A_mn``."""
         z, roots, u, sums = self.z[rows], self.roots[rows], self.u[rows], self.sums[rows]
         key = (self.kind, self.depth)
         options: dict[str, Any] = {"kinds": [self.kind], "depths": [self.depth]}
@@ -81,13 +104,32 @@ class CentredTiles:
 
         corner = centred(equivalent_kernels(z.double(), **options)[key], rows)
         factor = _factor((corner + corner.t()) / 2, self.scale)
-        result = factor.new_empty(len(self.z), len(rows))
-        for start in range(0, len(self.z), BLOCK):
-            part = slice(start, start + BLOCK)
+        mine = self.ranks.rows(len(self.z))
+        result = factor.new_empty(mine.stop - mine.start, len(rows))
+        for start in range(mine.start, mine.stop, BLOCK):
+            part = slice(start, min(start + BLOCK, mine.stop))
             block = centred(equivalent_kernels(self.z[part], z, **options)[key].double(), part)
             upper = torch.linalg.solve_triangular(factor.mT, block, upper=True, left=False)
-            result[part] = upper
+            result[start - mine.start : part.stop - mine.start] = upper
         return result
+
+
+class SampledRows:
+    """The preconditioner ``r ↦ (r − B (Bᵀ B + λI)⁻¹ Bᵀ r) / λ``."""
+
+    def __init__(self, kernel: CentredTiles, rows: Tensor, lam: float) -> None:
+        self.ranks, self.lam = kernel.ranks, lam
+        self.mine = kernel.ranks.rows(len(kernel.z))
+        self.b = kernel.sampled_factor(rows)
+        inner = self.ranks.total(self.b.t() @ self.b)
+        inner.diagonal().add_(lam)
+        self.factor = _factor(inner, 0.0)
+
+    def __call__(self, r: Tensor) -> Tensor:
+        inner = self.ranks.total(self.b.t() @ r[self.mine])
+        explained = torch.zeros_like(r)
+        explained[self.mine] = self.b @ torch.cholesky_solve(inner, self.factor)
+        return (r - self.ranks.total(explained)) / self.lam
 
 
 def _factor(matrix: Tensor, scale: float) -> Tensor:
@@ -114,7 +156,7 @@ def solve_large(
     sampled: int | None = None,
     seed: int = 0,
     watch: Callable[[int, float], None] | None = None,
-) -> tuple[Tensor, float, int]:
+) -> tuple[Tensor, Tensor, float, int]:
     """Solve for the coefficients by preconditioned conjugate gradients.
 
     Parameters
@@ -144,6 +186,8 @@ def solve_large(
     -------
     coef : Tensor of shape (rows, outputs)
         α.
+    intercept : Tensor of shape (outputs,)
+        b.
     scale : float
         The mean diagonal.
     iterations : int
@@ -154,14 +198,7 @@ def solve_large(
     count = min(MOST_SAMPLED, max(1, len(z) // 4)) if sampled is None else sampled
     generator = torch.Generator("cpu").manual_seed(seed)
     rows = torch.randperm(len(z), generator=generator, device="cpu")[:count].to(z.device)
-    b = kernel.sampled_factor(rows)
-    inner = b.t() @ b
-    inner.diagonal().add_(lam)
-    factor = _factor(inner, 0.0)
-
-    def precondition(r: Tensor) -> Tensor:
-        return (r - b @ torch.cholesky_solve(b.t() @ r, factor)) / lam
-
+    precondition = SampledRows(kernel, rows, lam)
     tiny = torch.finfo(torch.float64).tiny
     goal = kernel.project(targets.double() * kernel.roots[:, None])
     norm = goal.norm(dim=0).clamp(min=tiny)
@@ -186,4 +223,6 @@ def solve_large(
     if not worst <= tol:
         text = "conjugate gradients stopped after %d iterations at a residual of %.1e, not %.1e"
         log.warning(text, iteration, worst, tol)
-    return (beta * kernel.roots[:, None]).to(z), kernel.scale, iteration
+    intercept = free_intercept(kernel.roots, kernel.sums, beta, targets.double())
+    coef = (beta * kernel.roots[:, None]).to(z)
+    return coef, intercept.to(z), kernel.scale, iteration

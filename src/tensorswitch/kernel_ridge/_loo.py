@@ -9,8 +9,9 @@ row i, predicted from all others, is ``β_i / (s_i d_i)`` with
 
     d_i = [(A + λI)⁻¹]_ii − u_i² / (t + λ)
 
-λ is given in multiples of ``t``. One eigendecomposition gives a whole path of λ
-(:func:`loo_path`); a single λ is cheaper by Cholesky (:func:`loo_at`).
+The intercept is the weighted mean of ``y − K α``. λ is given in multiples of ``t``. One
+eigendecomposition gives a whole path of λ (:func:`loo_path`); a single λ is cheaper by Cholesky
+(:func:`loo_at`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from scipy.linalg.lapack import dtrtri, strtri
 from torch import Tensor
 
 TIE = 1.0005  # of errors this close, the one of the largest λ is taken
@@ -40,6 +43,8 @@ class LeaveOneOut:
         Target minus prediction from all other rows.
     precision : Tensor of shape (rows,)
         ``d_i``.
+    intercept : Tensor of shape (outputs,)
+        b.
     """
 
     penalty: float
@@ -47,15 +52,17 @@ class LeaveOneOut:
     coef: Tensor
     residuals: Tensor
     precision: Tensor
+    intercept: Tensor
 
 
 @dataclass(frozen=True)
 class Centred:
-    """``A``, its direction ``u`` and the roots of the weights."""
+    """``A``, its direction ``u``, the roots of the weights and ``S K S u``."""
 
     matrix: Tensor
     direction: Tensor
     roots: Tensor
+    sums: Tensor
     scale: float
 
     @classmethod
@@ -71,18 +78,39 @@ class Centred:
         kernel.addr_(u, sums - 0.5 * (u @ sums) * u, alpha=-1)
         scale = float(kernel.diagonal().mean())
         kernel.addr_(u, u, alpha=scale)
-        return cls(kernel, u, roots, scale)
+        return cls(kernel, u, roots, sums, scale)
+
+    def single(self) -> Centred:
+        """Return the same in float32, in which errors are found in half the time."""
+        return Centred(
+            self.matrix.float(),
+            self.direction.float(),
+            self.roots.float(),
+            self.sums.float(),
+            self.scale,
+        )
 
     def project(self, targets: Tensor) -> Tensor:
         """``P (s ∘ y)``."""
         y = targets * self.roots[:, None]
         return y - self.direction[:, None] * (self.direction @ y)
 
-    def result(self, penalty: float, beta: Tensor, inverse_diagonal: Tensor) -> LeaveOneOut:
-        """Residuals from β and the diagonal of the inverse."""
+    def result(
+        self, penalty: float, beta: Tensor, inverse_diagonal: Tensor, targets: Tensor
+    ) -> LeaveOneOut:
+        """Residuals and intercept from β and the diagonal of the inverse."""
         d = inverse_diagonal - self.direction.square() / (self.scale * (1 + penalty))
         residuals = beta / (d * self.roots)[:, None]
-        return LeaveOneOut(penalty, self.scale, beta * self.roots[:, None], residuals, d)
+        coef = beta * self.roots[:, None]
+        intercept = free_intercept(self.roots, self.sums, beta, targets)
+        return LeaveOneOut(penalty, self.scale, coef, residuals, d, intercept)
+
+
+def free_intercept(roots: Tensor, sums: Tensor, beta: Tensor, targets: Tensor) -> Tensor:
+    """Return the weighted mean of ``y − K α``, from ``S K S u`` and without the kernel."""
+    length = roots.norm()
+    result: Tensor = (roots.square() @ targets) / length**2 - (sums @ beta) / length
+    return result
 
 
 def loo_path(
@@ -118,7 +146,7 @@ def loo_path(
     diagonals = vectors.square() @ inverse
     rotated = vectors.t() @ centred.project(targets)
     return [
-        centred.result(p, vectors @ (rotated * inverse[:, i : i + 1]), diagonals[:, i])
+        centred.result(p, vectors @ (rotated * inverse[:, i : i + 1]), diagonals[:, i], targets)
         for i, p in enumerate(usable)
     ]
 
@@ -142,10 +170,18 @@ def loo_at(centred: Centred, targets: Tensor, penalty: float) -> LeaveOneOut:
     matrix = centred.matrix.clone()
     scale = centred.scale if centred.scale > 0 else 1.0
     matrix.diagonal().add_(penalty * scale)
-    factor = torch.linalg.cholesky(matrix, out=matrix)
+    factor = torch.linalg.cholesky(matrix)
     beta = torch.cholesky_solve(centred.project(targets), factor)
-    inverse = torch.cholesky_inverse(factor)
-    return centred.result(penalty, beta, inverse.diagonal())
+    return centred.result(penalty, beta, _inverse_diagonal(factor), targets)
+
+
+def _inverse_diagonal(factor: Tensor) -> Tensor:
+    """Return the diagonal of ``(L Lᵀ)⁻¹``, the column sums of squares of ``L⁻¹``."""
+    # Half the work of the inverse itself, which torch.cholesky_inverse returns.
+    invert = dtrtri if factor.dtype == torch.float64 else strtri
+    lower = np.asfortranarray(factor.numpy())
+    inverse, _ = invert(lower, lower=1)
+    return torch.from_numpy(np.einsum("ij,ij->j", inverse, inverse))
 
 
 def loo_error(result: LeaveOneOut, weight: Tensor, spread: Tensor) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tensorswitch._sparse import dense_rows
 from tensorswitch.kernel_ridge._loo import Centred
 from tensorswitch.kernel_ridge._scaling import Scaling
 from tensorswitch.kernels import diagonal_factor, equivalent_kernels
@@ -67,26 +69,26 @@ class KernelModel:
         options: dict[str, Any] = {"kinds": [self.kind], "depths": [self.depth]}
         return equivalent_kernels(z, other, **options)[self.kind, self.depth]
 
-    def scaled(self, x: np.ndarray) -> Tensor:
+    def scaled(self, x: Any) -> Tensor:
         """Return ``z(x)`` in the type of the support.
 
         Parameters
         ----------
-        x : ndarray of shape (rows, features)
+        x : ndarray or sparse matrix of shape (rows, features)
             The rows.
 
         Returns
         -------
         Tensor of shape (rows, features + 1)
         """
-        return torch.from_numpy(self.scaling(x, self.bias)).to(self.support)
+        return torch.from_numpy(self.scaling(dense_rows(x), self.bias)).to(self.support)
 
-    def outputs(self, x: np.ndarray) -> np.ndarray:
+    def outputs(self, x: Any) -> np.ndarray:
         """Return ``f(x)``.
 
         Parameters
         ----------
-        x : ndarray of shape (rows, features)
+        x : ndarray or sparse matrix of shape (rows, features)
             The rows.
 
         Returns
@@ -96,7 +98,7 @@ class KernelModel:
         parts = [self.kernel(z, self.support) @ self.coef for z in self._parts(x)]
         return (torch.cat(parts) + self.intercept).double().numpy()
 
-    def variance(self, x: np.ndarray) -> np.ndarray:
+    def variance(self, x: Any) -> np.ndarray:
         """Return the predictive variance in units of the kernel's, noise included.
 
         ``k_c(x, x) − k_cᵀ (A + λ)⁻¹ k_c + λ (1 + 1/n)`` with the kernel centred on the training
@@ -104,7 +106,7 @@ class KernelModel:
 
         Parameters
         ----------
-        x : ndarray of shape (rows, features)
+        x : ndarray or sparse matrix of shape (rows, features)
             The rows.
 
         Returns
@@ -130,6 +132,7 @@ class KernelModel:
             parts.append(norms - 2 * own + mean - explained + self.noise * (1 + 1 / rows))
         return torch.cat(parts).clamp(min=self.noise).double().numpy()
 
-    def _parts(self, x: np.ndarray) -> list[Tensor]:
+    def _parts(self, x: Any) -> Iterator[Tensor]:
         step = max(1, PREDICT_BYTES // (self.support.element_size() * len(self.support)))
-        return [self.scaled(x[start : start + step]) for start in range(0, len(x), step)]
+        for start in range(0, x.shape[0], step):
+            yield self.scaled(x[start : start + step])

@@ -26,13 +26,13 @@ from tensorswitch.kernel_ridge._model import KernelModel
 from tensorswitch.kernel_ridge._rows import DistinctRows
 from tensorswitch.kernel_ridge._scaling import SCALINGS, Scaling
 from tensorswitch.kernel_ridge._sensitivity import column_sensitivities
-from tensorswitch.kernels import equivalent_kernels, kernel_product
+from tensorswitch.kernels import equivalent_kernels
 
 log = logging.getLogger("tensorswitch.kernel_ridge")
 
 KINDS, DEPTHS, BIASES = ("ss", "ts", "ntk"), (1, 4), (1.0, 3.0)
 PENALTIES = tuple(10.0**e for e in np.arange(-4.5, 1.01, 0.5))
-FIRST_ROWS, SECOND_ROWS, KEPT = 300, 800, 4
+FIRST_ROWS, SECOND_ROWS, KEPT = 300, 640, 3
 POWERS, WEIGHTED, ROUNDS = (0.5, 1.0), 2, 2
 LEAST_WEIGHT = 1e-3  # of the largest, so that no column is lost for good
 GRADIENT_ROWS = 2000
@@ -43,6 +43,7 @@ NEAR = 10**0.5  # how far from the λ of fewer rows the second stage looks
 LIMITS = (1e-6, 1e3)  # of λ there
 LARGE_LEAST = 1e-3  # the least λ where tiles are float32
 CHOICE_ROWS = 4000  # on which λ is chosen where all rows are too many
+SINGLE_LEAST = 1e-3  # the least λ for which errors are compared in float32
 
 
 @dataclass(frozen=True)
@@ -150,11 +151,12 @@ class Search:
         self.spread = torch.from_numpy(data.spread)
         self.weighted = bool(np.ptp(data.weight) > 0)
         self.tried: list[Candidate] = []
-        shapes = list(itertools.product(biases, kinds, depths))
+        self.column_weights = column_weights and data.x.shape[1] > 1
+        shapes = list(itertools.product(biases[:1], kinds, depths))
         self.sample = data.x[:SCALING_ROWS]
         base = [Scaling.fit(name, self.sample) for name in scalings]
         candidates = [Candidate(s, b, k, d) for s in base for b, k, d in shapes]
-        found = self._screen(candidates, column_weights and data.x.shape[1] > 1)
+        found = self._screen(candidates, biases)
         direct = len(data) <= direct_rows
         self.loo_rows = len(data) if direct else min(CHOICE_ROWS, len(data))
         self.least = LIMITS[0] if direct else LARGE_LEAST
@@ -163,31 +165,41 @@ class Search:
         self.chosen, self.loo = self._refine(found, self.loo_rows)
         self.model = self._direct_model() if direct else self._large_model()
 
-    def _screen(self, candidates: list[Candidate], column_weights: bool) -> Candidate:
-        first = min(FIRST_ROWS, len(self.data))
+    def _screen(self, candidates: list[Candidate], biases: Sequence[float]) -> Candidate:
+        """Try all kernels on a few rows, then the best ones with other constants on more."""
+        first, second = (min(rows, len(self.data)) for rows in (FIRST_ROWS, SECOND_ROWS))
         self.watch(f"{len(candidates)} kernels on {first} rows")
         ranked = self._try(candidates, first)
-        second = min(SECOND_ROWS, len(self.data))
+        others = [replace(c, bias=b) for c in ranked[:KEPT] for b in biases if b != c.bias]
+        ranked = sorted([*ranked, *self._try(others, first)], key=lambda c: c.judged)
         if second > first and len(ranked) > 1:
             ranked = self._try(ranked[:KEPT], second, near=True)
-        if not column_weights:
-            return ranked[0]
+        return self._weigh(ranked, second) if self.column_weights else ranked[0]
+
+    def _weigh(self, ranked: list[Candidate], rows: int) -> Candidate:
+        """Learn column weights while they help, then try them with other kernels."""
         shapes = list(dict.fromkeys(c.shape for c in ranked))[:WEIGHTED]
-        for _ in range(ROUNDS):
-            self.watch(f"column weights on {second} rows")
-            scalings = self._weighted(ranked[0], second, POWERS)
-            penalty = ranked[0].penalty
-            weighed = [Candidate(s, *shape, penalty=penalty) for s in scalings for shape in shapes]
-            more = self._try(weighed, second, near=True)
-            better = more[0].judged < ranked[0].judged
-            ranked = sorted([*ranked, *more], key=lambda c: c.judged)
-            if not better:
-                break
         found = ranked[0]
-        if found.scaling.power and len(self.data) > second:  # once more, from more rows
-            rows = min(GRADIENT_ROWS, len(self.data))
-            found = self._solved(found, rows)
-            (scaling,) = self._weighted(found, rows, (found.scaling.power,))
+        for _ in range(ROUNDS):
+            self.watch(f"column weights on {rows} rows")
+            scalings = self._weighted(found, rows, POWERS)
+            weighed = [replace(found, scaling=scaling) for scaling in scalings]
+            more = self._try(weighed, rows, near=True)[0]
+            if more.judged >= found.judged:
+                break
+            found = more
+        if not found.scaling.power:
+            return found
+        others = [
+            Candidate(found.scaling, *shape, penalty=found.penalty)
+            for shape in shapes
+            if shape != found.shape
+        ]
+        found = min([found, *self._try(others, rows, near=True)], key=lambda c: c.judged)
+        if len(self.data) > rows:  # once more, from more rows
+            more_rows = min(GRADIENT_ROWS, len(self.data))
+            found = self._solved(found, more_rows)
+            (scaling,) = self._weighted(found, more_rows, (found.scaling.power,))
             found = replace(found, scaling=scaling, coef=None)
         return found
 
@@ -202,9 +214,9 @@ class Search:
         for c in candidates:
             groups.setdefault((id(c.scaling), c.bias), []).append(c)
         judged = []
-        weight, spread = self.weight[:rows], self.spread[:rows]
+        weight, spread = self.weight[:rows].float(), self.spread[:rows].float()
         for same in groups.values():
-            z = torch.from_numpy(same[0].scaling(self.data.x[:rows], same[0].bias))
+            z = torch.from_numpy(same[0].scaling(self.data.x[:rows], same[0].bias)).float()
             kinds, depths = ({getattr(c, n) for c in same} for n in ("kind", "depth"))
             kernels = equivalent_kernels(z, kinds=sorted(kinds), depths=sorted(depths))
             for c in same:
@@ -226,7 +238,8 @@ class Search:
         return sorted(judged, key=lambda c: c.judged)
 
     def _results(self, kernel: Tensor, rows: int, near: float | None) -> list[LeaveOneOut]:
-        targets, weight = self.targets[:rows], self._weights(rows)
+        targets, weight = self.targets[:rows].float(), self._weights(rows)
+        weight = None if weight is None else weight.float()
         if near is None or len(self.penalties) == 1:
             return loo_path(kernel, targets, weight, self.penalties)
         centred = Centred.of(kernel.clone(), weight)
@@ -259,39 +272,56 @@ class Search:
 
     def _solved(self, c: Candidate, rows: int) -> Candidate:
         """Return the candidate with its solution on other rows."""
-        centred = self._kernel(c, rows)
+        centred = self._kernel(c, rows).single()
         centred.matrix.diagonal().add_(max(c.penalty, LARGE_LEAST) * centred.scale)
         factor = torch.linalg.cholesky(centred.matrix, out=centred.matrix)
-        beta = torch.cholesky_solve(centred.project(self.targets[:rows]), factor)
+        beta = torch.cholesky_solve(centred.project(self.targets[:rows].float()), factor)
         return replace(c, coef=beta * centred.roots[:, None], rows=rows)
 
     def _refine(self, c: Candidate, rows: int) -> tuple[Candidate, LeaveOneOut]:
         """Walk along λ in small steps to the least error on these rows."""
         self.watch(f"penalty on {rows} rows")
         centred = self._kernel(c, rows)
-        results: dict[float, LeaveOneOut] = {}
+        targets, weight, spread = self.targets[:rows], self.weight[:rows], self.spread[:rows]
+        exact: dict[float, LeaveOneOut] = {}
         errors: dict[float, float] = {}
+        fixed = len(self.penalties) == 1
+        single = None if fixed else (centred.single(), targets.float(), weight.float(), spread)
 
         def at(penalty: float) -> None:
             try:
-                result = loo_at(centred, self.targets[:rows], penalty)
+                if single is not None and penalty >= SINGLE_LEAST:
+                    result = loo_at(*single[:2], penalty)
+                    errors[penalty] = loo_error(result, *single[2:])
+                    return
+                exact[penalty] = loo_at(centred, targets, penalty)
+                errors[penalty] = loo_error(exact[penalty], weight, spread)
             except RuntimeError:  # LinAlgError: too small for working precision
                 errors[penalty] = np.inf
-                return
-            results[penalty] = result
-            errors[penalty] = loo_error(result, self.weight[:rows], self.spread[:rows])
 
-        fixed = len(self.penalties) == 1
-        start = c.penalty
+        chosen = self._walk(at, errors, c.penalty, fixed)
+        if chosen not in exact:
+            exact = {chosen: loo_at(centred, targets, chosen)}
+        error = loo_error(exact[chosen], weight, spread)
+        found = replace(c, rows=rows, penalty=chosen, error=error, coef=None)
+        self.tried.append(found)
+        return found, exact[chosen]
+
+    def _walk(
+        self, at: Callable[[float], None], errors: dict[float, float], start: float, fixed: bool
+    ) -> float:
+        """Follow falling errors along λ; ``at`` adds the error of one λ to ``errors``."""
         at(start)
-        while not results and start < LIMITS[1]:
+        while np.isinf(min(errors.values())) and start < LIMITS[1]:
             start *= STEP**4
             at(start)
-        if not fixed:
+        if fixed:
+            return start
+        if start / STEP >= self.least:  # more rows need less
+            at(start / STEP)
+        if min(errors, key=lambda p: errors[p]) == start:
             at(start * STEP)
-            if start / STEP >= self.least:
-                at(start / STEP)
-        while not fixed:
+        while True:
             least = min(errors, key=lambda p: errors[p])
             if least == max(errors) and least < LIMITS[1]:
                 at(least * STEP)
@@ -300,23 +330,19 @@ class Search:
             else:
                 break
         floor = min(errors.values())
-        chosen = max(p for p in errors if errors[p] <= TIE * floor)
-        found = replace(c, rows=rows, penalty=chosen, error=errors[chosen], coef=None)
-        self.tried.append(found)
-        return found, results[chosen]
+        return max(p for p in errors if errors[p] <= TIE * floor)
 
     def _direct_model(self) -> KernelModel:
         c, loo = self.chosen, self.loo
         z = torch.from_numpy(c.scaling(self.data.x, c.bias))
-        rest = self.targets - kernel_product(z, loo.coef, c.kind, c.depth)
-        return self._model(z, loo.coef, rest, loo.penalty * loo.scale)
+        return self._model(z, loo.coef, loo.intercept, loo.penalty * loo.scale)
 
     def _large_model(self) -> KernelModel:
         c = self.chosen
         z = torch.from_numpy(c.scaling(self.data.x, c.bias)).float()
         weight = self.weight if self.weighted else None
         log.info("%d rows: conjugate gradients on kernel tiles", len(z))
-        coef, scale, _ = solve_large(
+        coef, intercept, scale, _ = solve_large(
             z,
             self.targets,
             c.kind,
@@ -326,12 +352,9 @@ class Search:
             seed=self.seed,
             watch=lambda i, r: self.watch(f"iteration {i} on {len(z)} rows, residual {r:.1e}"),
         )
-        rest = self.targets - kernel_product(z, coef, c.kind, c.depth)
-        return self._model(z, coef, rest, c.penalty * scale)
+        return self._model(z, coef, intercept, c.penalty * scale)
 
-    def _model(self, z: Tensor, coef: Tensor, rest: Tensor, noise: float) -> KernelModel:
+    def _model(self, z: Tensor, coef: Tensor, intercept: Tensor, noise: float) -> KernelModel:
         c = self.chosen
-        share = self.weight / self.weight.sum()
-        intercept = (share @ rest).to(z)
         weight = self.weight if self.weighted else None
         return KernelModel(c.scaling, c.bias, c.kind, c.depth, z, coef, intercept, weight, noise)

@@ -63,13 +63,16 @@ class Rows:
         Inputs.
     y : Tensor of shape (rows,) or (rows, outputs)
         Integer labels, or targets of a regression.
+    weight : Tensor of shape (rows,), optional
+        Factors on the losses of the rows, with a mean of 1.
     """
 
     x: Tensor
     y: Tensor
+    weight: Tensor | None = None
 
     @classmethod
-    def from_numpy(cls, x: np.ndarray, y: np.ndarray) -> Rows:
+    def from_numpy(cls, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> Rows:
         """Return rows that share the memory of writable arrays.
 
         Parameters
@@ -78,13 +81,15 @@ class Rows:
             Inputs.
         y : ndarray of shape (rows,) or (rows, outputs)
             Targets.
+        weight : ndarray of shape (rows,), optional
+            Factors on the losses of the rows.
 
         Returns
         -------
         Rows
             The rows.
         """
-        return cls(from_numpy(x), from_numpy(y))
+        return cls(from_numpy(x), from_numpy(y), None if weight is None else from_numpy(weight))
 
     def to(self, device: torch.device | str) -> Rows:
         """Return the rows on a device.
@@ -99,7 +104,8 @@ class Rows:
         Rows
             The rows, without a copy if they are already there.
         """
-        return Rows(self.x.to(device), self.y.to(device))
+        weight = None if self.weight is None else self.weight.to(device)
+        return Rows(self.x.to(device), self.y.to(device), weight)
 
 
 class Learner:
@@ -233,7 +239,7 @@ class Learner:
         order = order.to(rows.x.device)
         # Gather once, so that batches are slices.
         x, y = rows.x.index_select(0, order), rows.y.index_select(0, order)
-        loss_function = LOSSES[self.loss_name]
+        weight = None if rows.weight is None else rows.weight.index_select(0, order)
         losses, wrong = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
         together = self.batch_size * self.ranks
         look = 1 if self.device.type == "cpu" else LOOK_EVERY
@@ -248,7 +254,7 @@ class Learner:
             with self._autocast():
                 outputs = self.forward(part_x)
                 full = outputs.float() if self.precision else outputs
-                total = loss_function(full, part_y, reduction="sum")
+                total = self._loss(full, part_y, None if weight is None else weight[mine])
                 loss = total / (batch * self._columns(part_y))
             # DistributedDataParallel averages over the ranks; the gradient is to be their sum.
             (loss * self.ranks if self.ranks > 1 else loss).backward()
@@ -313,10 +319,15 @@ class Learner:
             return math.nan, math.nan
         outputs = self.outputs(rows.x)
         y = rows.y.to(outputs.device)
-        loss = float(LOSSES[self.loss_name](outputs, y))
+        weight = None if rows.weight is None else rows.weight.to(outputs.device)
+        if weight is None:
+            loss = float(LOSSES[self.loss_name](outputs, y))
+        else:
+            loss = float(self._loss(outputs, y, weight)) / (len(y) * self._columns(y))
         if self.loss_name != "cross-entropy":
             return loss, math.nan
-        return loss, float((outputs.argmax(1) != y).float().mean())
+        wrong = (outputs.argmax(1) != y).float()
+        return loss, float((wrong if weight is None else wrong * weight).mean())
 
     def save(self, path: str | Path, history: History, notes: dict[str, Any]) -> None:
         """Write a checkpoint, from which :meth:`restore` continues exactly.
@@ -416,6 +427,14 @@ class Learner:
             self.schedule.load_state_dict(header["schedule"])
         self.epochs_done = header["epochs_done"]
         return History.from_json(header["history"])
+
+    def _loss(self, outputs: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
+        """Return the sum of the losses of rows and outputs."""
+        function = LOSSES[self.loss_name]
+        if weight is None:
+            return function(outputs, y, reduction="sum")
+        losses = function(outputs, y, reduction="none").reshape(len(y), -1)
+        return (losses * weight[:, None]).sum()
 
     def _columns(self, y: Tensor) -> int:
         return y.shape[1] if y.dim() == 2 else 1

@@ -1,0 +1,50 @@
+"""Validation of rows: sparse ones become dense, and tables of words get a useful error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from tensorswitch._sparse import dense_rows
+
+TABLES_HINT = (
+    "{problem}. {name} takes numbers only. skrub.tabular_pipeline({name}()) encodes strings, "
+    "categories, dates and missing values; install it with pip install 'tensorswitch[tables]'"
+)
+COPIES = 3  # of dense rows that a fit holds
+
+
+def validated(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
+    """Call scikit-learn's ``validate_data`` for rows of numbers, dense or sparse.
+
+    Returns
+    -------
+    ndarray of shape (rows, features), or sparse matrix, or the pair with targets
+        Training rows are dense; others stay sparse, so that they can be converted in blocks.
+    """
+    options = {"dtype": [np.float64, np.float32], "order": "C", "accept_sparse": "csr", **options}
+    _refuse_dates(estimator, X)
+    try:
+        found = validate_data(estimator, X, y, **options)
+    except ValueError as error:
+        if "could not convert string" not in str(error):
+            raise
+        problem = f"X holds text ({error})"
+        raise ValueError(_hint(estimator, problem)) from error
+    if isinstance(found, tuple):
+        return dense_rows(found[0], copies=COPIES), found[1]
+    return found
+
+
+def _refuse_dates(estimator: Any, X: Any) -> None:
+    """Raise if a column of a DataFrame holds dates, which would become nanoseconds."""
+    dtypes = getattr(X, "dtypes", None)
+    for column, dtype in dtypes.items() if hasattr(dtypes, "items") else ():
+        if getattr(dtype, "kind", "") in ("M", "m"):
+            raise ValueError(_hint(estimator, f"column {column!r} of X holds dates ({dtype})"))
+
+
+def _hint(estimator: Any, problem: str) -> str:
+    return TABLES_HINT.format(problem=problem, name=type(estimator).__name__)

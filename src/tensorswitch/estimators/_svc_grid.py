@@ -1,0 +1,152 @@
+"""Validation errors of support vector machines on a grid of kernels, depths and C."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.svm import SVC
+from sklearn.utils import check_X_y
+
+from tensorswitch.estimators._pairs import (
+    Pairs,
+    cache_bytes,
+    check_positive,
+    constant_input,
+    prepared,
+    solve,
+    vote,
+)
+from tensorswitch.kernels import check_depth, check_kind, equivalent_kernels
+
+__all__ = ["kernel_svc_grid"]
+
+
+def kernel_svc_grid(
+    X: Any,
+    y: Any,
+    X_val: Any,
+    y_val: Any,
+    *,
+    kinds: Iterable[str] = ("ss", "ts"),
+    depths: Iterable[int] = range(1, 11),
+    Cs: Iterable[float] = (1, 10, 100, 1000),
+    normalize: bool = True,
+    bias: bool | float = False,
+    tol: float = 1e-3,
+    cache_size: float = 200,
+    memory_gb: float | None = None,
+    n_jobs: int | None = None,
+    verbose: bool = False,
+) -> dict[tuple[str, int, float], float]:
+    """Compute the validation error of :class:`TSKernelSVC` for a grid of kernels, depths and C.
+
+    The work on the kernels is shared: one sweep computes several kinds and depths, as far as
+    ``memory_gb`` allows, and each matrix is used for every C. The default grid is the paper's.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Training samples.
+    y : array-like of shape (n_samples,)
+        Class labels.
+    X_val : array-like of shape (n_validation, n_features)
+        Validation samples.
+    y_val : array-like of shape (n_validation,)
+        Class labels of the validation samples.
+    kinds : iterable of {"ss", "ts", "ntk"}, default=("ss", "ts")
+        Kernels.
+    depths : iterable of int, default=range(1, 11)
+        Depths of the kernels.
+    Cs : iterable of float, default=(1, 10, 100, 1000)
+        Penalties of errors.
+    normalize : bool, default=True
+        Whether to scale samples to unit length first.
+    bias : bool or float, default=False
+        The constant input, as in :class:`TSKernelSVC`. The paper has none.
+    tol : float, default=1e-3
+        Tolerance of the stopping criterion of libsvm.
+    cache_size : float, default=200
+        Size of libsvm's cache in MiB, for each machine.
+    memory_gb : float, optional
+        Memory budget in GiB for Gram matrices and libsvm's caches. By default there is no limit.
+    n_jobs : int, optional
+        Number of pairs of classes to solve in parallel through joblib.
+    verbose : bool, default=False
+        Show a progress bar.
+
+    Returns
+    -------
+    dict
+        For each ``(kind, depth, C)``, the fraction of the validation samples that is misclassified.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from tensorswitch.estimators import kernel_svc_grid
+    >>> X, y = load_digits(return_X_y=True)
+    >>> data = X[:600], y[:600], X[600:900], y[600:900]
+    >>> errors = kernel_svc_grid(*data, depths=[1, 3], Cs=[1, 10])
+    >>> len(errors)
+    8
+    >>> min(errors.values()) < 0.1
+    True
+    """
+    kinds, depths, Cs = [check_kind(k) for k in kinds], [check_depth(d) for d in depths], list(Cs)
+    for C in Cs:
+        check_positive("C", C)
+    if not kinds or not depths or not Cs:
+        raise ValueError("the grid is empty: give at least one kind, one depth and one C")
+    X, y = check_X_y(X, y, dtype=[np.float64, np.float32], order="C")
+    X_val, y_val = check_X_y(X_val, y_val, dtype=X.dtype, order="C")
+    if X.shape[1] != X_val.shape[1]:
+        raise ValueError(f"X has {X.shape[1]} features but X_val has {X_val.shape[1]}")
+    pairs = Pairs(y)
+    constant = constant_input(bias, X, normalize)
+    X, X_val = (prepared(rows, normalize, constant) for rows in (X, X_val))
+    matrices = _matrices_that_fit(pairs, len(X_val), cache_size, memory_gb)
+    batches = [(kinds, depths)]
+    if len(kinds) * len(depths) > matrices:
+        starts = range(0, len(depths), matrices)
+        batches = [([k], depths[s : s + matrices]) for k in kinds for s in starts]
+    largest = max(len(k) * len(d) for k, d in batches)
+
+    def job(i: int, j: int, rows: np.ndarray) -> dict[tuple[str, int, float], np.ndarray]:
+        decisions = {}
+        for some_kinds, some_depths in batches:
+            wanted: dict[str, Any] = {"depths": some_depths, "kinds": some_kinds}
+            grams = equivalent_kernels(X[rows], dtype=torch.float64, **wanted)
+            across = equivalent_kernels(X_val, X[rows], dtype=torch.float64, **wanted)
+            for key in list(grams):
+                gram, test = grams.pop(key), across.pop(key)
+                for C in Cs:
+                    solver = SVC(kernel="precomputed", C=C, tol=tol, cache_size=cache_size)
+                    machine = solve(solver, gram, pairs.labels[rows] == j, np.arange(len(rows)))
+                    decisions[(*key, C)] = test @ machine.dense(len(rows)) + machine.intercept
+                del gram, test
+        return decisions
+
+    def need(rows: int) -> int:
+        return largest * 8 * rows * (rows + len(X_val)) + cache_bytes(cache_size)
+
+    results = pairs.run(job, need, memory_gb, n_jobs, verbose)
+    errors = {}
+    for key in results[0]:
+        decisions = np.stack([r[key] for r in results], axis=1)
+        predicted = pairs.classes[vote(decisions, len(pairs.classes))]
+        errors[key] = float(np.mean(predicted != y_val))
+    return errors
+
+
+def _matrices_that_fit(
+    pairs: Pairs, validation_rows: int, cache_size: float, memory_gb: float | None
+) -> int:
+    if memory_gb is None:
+        return sys.maxsize
+    check_positive("memory_gb", memory_gb)
+    rows = max(len(r) for r in pairs.rows)
+    budget = memory_gb * 2**30 - cache_bytes(cache_size)
+    return max(1, int(budget // (8 * rows * (rows + validation_rows))))

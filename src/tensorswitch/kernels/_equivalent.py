@@ -1,0 +1,336 @@
+"""Kernel matrices of random networks, and products with them, tile by tile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tensorswitch._memory import empty
+from tensorswitch._progress import track
+from tensorswitch.kernels._inputs import (
+    UnitRows,
+    as_tensor,
+    as_tensors,
+    check_depth,
+    check_kind,
+    diagonal_factor,
+)
+from tensorswitch.kernels._sweep import sweep
+from tensorswitch.switches import deep_gates
+
+if TYPE_CHECKING:
+    from tensorswitch.nn import TensorSwitching
+
+TILE = 768  # rows and columns of a tile: fits in cache, yet large compared to the call overhead
+
+Array = TypeVar("Array", np.ndarray, Tensor)
+
+
+def ss_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: bool = False) -> Array:
+    """Return the scalar switching (ReLU) kernel.
+
+    ``‖x‖ ‖y‖ (sin θ + (π − θ) cos θ) / π`` at depth 1: the arc-cosine kernel of degree 1, composed
+    ``depth`` times.
+
+    Parameters
+    ----------
+    X : array of shape (rows, features)
+        NumPy array or torch tensor of float32 or float64.
+    Y : array of shape (other rows, features), optional
+        By default ``X``; the result is then exactly symmetric.
+    depth : int, default=1
+        Number of hidden layers; 0 is the linear kernel.
+    progress : bool, default=False
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    array of shape (rows, other rows)
+        Kernel matrix, of the type of ``X``.
+
+    References
+    ----------
+    Cho and Saul, Kernel Methods for Deep Learning, NIPS 2009.
+
+    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Eq. (4).
+
+    Examples
+    --------
+    >>> ss_kernel(np.eye(2)).round(4)
+    array([[1.    , 0.3183],
+           [0.3183, 1.    ]])
+    """
+    return equivalent_kernels(X, Y, depths=[depth], kinds=["ss"], progress=progress)["ss", depth]
+
+
+def ts_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: bool = False) -> Array:
+    """Return the tensor switching kernel, ``(1 − θ/π) x·y`` at depth 1.
+
+    Parameters
+    ----------
+    X : array of shape (rows, features)
+        NumPy array or torch tensor of float32 or float64.
+    Y : array of shape (other rows, features), optional
+        By default ``X``; the result is then exactly symmetric.
+    depth : int, default=1
+        Number of hidden layers; 0 is the linear kernel.
+    progress : bool, default=False
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    array of shape (rows, other rows)
+        Kernel matrix, of the type of ``X``.
+
+    References
+    ----------
+    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Eq. (5).
+
+    Examples
+    --------
+    >>> ts_kernel(np.array([[1.0, 0.0], [1.0, 1.0]])).round(4)
+    array([[1.  , 0.75],
+           [0.75, 2.  ]])
+    """
+    return equivalent_kernels(X, Y, depths=[depth], kinds=["ts"], progress=progress)["ts", depth]
+
+
+def ntk_kernel(
+    X: Array, Y: Array | None = None, depth: int = 1, *, progress: bool = False
+) -> Array:
+    """Return the neural tangent kernel (NTK) of an infinitely wide ReLU network.
+
+    ``k_{l+1} = k_SS,l+1 + k_l (1 − θ_l/π)``, for training of all layers. At depth 1 it is the sum
+    of the SS and the TS kernel.
+
+    Parameters
+    ----------
+    X : array of shape (rows, features)
+        NumPy array or torch tensor of float32 or float64.
+    Y : array of shape (other rows, features), optional
+        By default ``X``; the result is then exactly symmetric.
+    depth : int, default=1
+        Number of hidden layers; 0 is the linear kernel.
+    progress : bool, default=False
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    array of shape (rows, other rows)
+        Kernel matrix, of the type of ``X``.
+
+    References
+    ----------
+    Jacot, Gabriel and Hongler, Neural Tangent Kernel, NeurIPS 2018, arXiv:1806.07572.
+
+    Examples
+    --------
+    >>> ntk_kernel(np.eye(2)).round(4)
+    array([[2.    , 0.3183],
+           [0.3183, 2.    ]])
+    """
+    return equivalent_kernels(X, Y, depths=[depth], kinds=["ntk"], progress=progress)["ntk", depth]
+
+
+def equivalent_kernels(
+    X: Array,
+    Y: Array | None = None,
+    *,
+    depths: Iterable[int] = (1,),
+    kinds: Iterable[str] = ("ss", "ts"),
+    dtype: torch.dtype | None = None,
+    progress: bool = False,
+) -> dict[tuple[str, int], Array]:
+    """Return kernels of several kinds and depths, for little more time than the deepest one alone.
+
+    Parameters
+    ----------
+    X : array of shape (rows, features)
+        NumPy array or torch tensor of float32 or float64.
+    Y : array of shape (other rows, features), optional
+        By default ``X``; the results are then exactly symmetric.
+    depths : iterable of int, default=(1,)
+        Numbers of hidden layers; 0 is the linear kernel.
+    kinds : iterable of {"ss", "ts", "ntk"}, default=("ss", "ts")
+        Kinds of kernels.
+    dtype : torch.dtype, optional
+        Data type of the results. By default that of ``X``, which is the type of the computation
+        in any case.
+    progress : bool, default=False
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    dict
+        For each ``(kind, depth)`` the matrix of shape (rows, other rows), a NumPy array or torch
+        tensor like ``X``. Values outside the range of the dtype overflow or underflow.
+
+    Raises
+    ------
+    ValueError
+        If a kind is unknown, a depth is negative, shapes do not agree, or an input contains NaN or
+        infinity.
+
+    References
+    ----------
+    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 3.
+
+    Examples
+    --------
+    >>> kernels = equivalent_kernels(np.eye(2), kinds=["ss", "ntk"], depths=[1, 2])
+    >>> sorted(kernels)
+    [('ntk', 1), ('ntk', 2), ('ss', 1), ('ss', 2)]
+    """
+    kinds = [check_kind(k) for k in ([kinds] if isinstance(kinds, str) else kinds)]
+    depths = [check_depth(d) for d in depths]
+    if dtype not in (None, torch.float32, torch.float64):
+        raise TypeError(f"dtype must be torch.float32 or torch.float64, got {dtype!r}")
+    if not kinds or not depths:
+        raise ValueError("kinds and depths must each name at least one")
+    x, y = as_tensors(X, Y)
+    results = {
+        (kind, depth): empty((len(x), len(y)), dtype or x.dtype, x.device)
+        for kind in dict.fromkeys(kinds)
+        for depth in dict.fromkeys(depths)
+    }
+    left = UnitRows(x)
+    right = left if Y is None else UnitRows(y)
+    size = max(128, min(TILE, (1 << 20) // max(1, x.shape[1])))  # smaller where rows are long
+    tiles = [
+        (i, j)
+        for i in range(0, len(x), size)
+        for j in range(0, len(y), size)
+        if Y is not None or i <= j
+    ]
+
+    for i, j in track(tiles, len(tiles), "kernel", progress):
+        _tile(left, right, i, j, size, Y is None, results)
+    return {
+        key: value if isinstance(X, Tensor) else value.numpy() for key, value in results.items()
+    }
+
+
+@torch.no_grad()
+def kernel_product(
+    X: Array, V: Array, kind: str = "ts", depth: int = 1, *, part: int = 0, parts: int = 1
+) -> Array:
+    """Return ``K(X, X) V`` tile by tile, without storing the kernel matrix.
+
+    Each tile above the diagonal is also used for its mirror image below it. The tiles can be
+    divided into ``parts``, whose results add up to the product.
+
+    Parameters
+    ----------
+    X : array of shape (rows, features)
+        NumPy array or torch tensor of float32 or float64.
+    V : array of shape (rows, columns)
+        Array of the same type.
+    kind : {"ss", "ts", "ntk"}, default="ts"
+        Kind of kernel.
+    depth : int, default=1
+        Number of hidden layers; 0 is the linear kernel.
+    part, parts : int, default=0 and 1
+        Which part of the product to compute, and the number of parts.
+
+    Returns
+    -------
+    array of shape (rows, columns)
+        The product, of the type of ``X``.
+
+    Examples
+    --------
+    >>> kernel_product(np.eye(2), np.ones((2, 1)))
+    array([[1.],
+           [1.]])
+    """
+    key = (check_kind(kind), check_depth(depth))
+    x = as_tensor("X", X)
+    v = as_tensor("V", V).to(x)
+    if len(v) != len(x):
+        raise ValueError(f"X has {len(x)} rows but V has {len(v)}")
+    rows = UnitRows(x)
+    scaled, result = v * rows.norms, torch.zeros_like(v)
+    diagonal = rows.squares * diagonal_factor(*key)
+    size = max(128, min(TILE, (1 << 20) // max(1, x.shape[1])))
+    starts = range(0, len(x), size)
+    tiles = [(i, j) for i in starts for j in starts if i <= j]
+    for i, j in tiles[part::parts]:
+        a, b = slice(i, i + size), slice(j, j + size)
+        (_, _, tile) = next(iter(sweep(rows[a], rows[b], [key])))
+        if i == j:  # the diagonal is known exactly, and rounding there would matter most
+            tile.diagonal().zero_()
+            tile = (tile.triu(1) + tile.triu(1).t()) if len(tile) > 1 else tile
+        result[a].addmm_(tile, scaled[b])
+        if i != j:
+            result[b].addmm_(tile.t(), scaled[a])
+    result.mul_(rows.norms)
+    if part == 0:
+        result.addcmul_(diagonal[:, None], v)
+    return result if isinstance(X, Tensor) else result.numpy()
+
+
+@torch.no_grad()
+def finite_kernel(network: TensorSwitching, X: Array, Y: Array | None = None) -> Array:
+    """Return the kernel of a finite TS network, ``(X Yᵀ) ∘ Π_l (2 / n_l) H_l(X) H_l(Y)ᵀ``.
+
+    With Gaussian gate weights it converges to :func:`ts_kernel` of the same depth, with an error
+    proportional to ``n^−½`` for layers of n gates.
+
+    Parameters
+    ----------
+    network : TensorSwitching
+        Network whose gates define the kernel.
+    X : array of shape (rows, features)
+        NumPy array or torch tensor of float32 or float64.
+    Y : array of shape (other rows, features), optional
+        By default ``X``.
+
+    Returns
+    -------
+    array of shape (rows, other rows)
+        Kernel matrix, of the type of ``X``.
+
+    References
+    ----------
+    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 3.
+
+    Examples
+    --------
+    >>> from tensorswitch import TensorSwitching
+    >>> finite_kernel(TensorSwitching(2, (64,), 1), torch.randn(3, 2)).shape
+    torch.Size([3, 3])
+    """
+    x, y = as_tensors(X, Y)
+    if x.shape[1] != network.in_features:
+        raise ValueError(f"X has {x.shape[1]} features but the network takes {network.in_features}")
+    weights = [w.to(x) for w in network.gate_weights]
+    result = x @ y.t()
+    for a, b in zip(*(deep_gates(rows, weights, network.switch) for rows in (x, y)), strict=True):
+        result *= (2 / a.shape[1]) * (a.to(result) @ b.to(result).t())
+    return result if isinstance(X, Tensor) else result.numpy()
+
+
+def _tile(
+    left: UnitRows,
+    right: UnitRows,
+    i: int,
+    j: int,
+    size: int,
+    symmetric: bool,
+    results: dict[tuple[str, int], Tensor],
+) -> None:
+    rows, columns = slice(i, i + size), slice(j, j + size)
+    a_norm, b_norm = left.norms[rows], right.norms[columns].t()
+    for kind, depth, value in sweep(left[rows], right[columns], results):
+        value.mul_(a_norm).mul_(b_norm)
+        if symmetric and i == j:
+            value = value.triu(1)
+            value += value.t().clone()
+            value.diagonal().copy_(left.squares[rows] * diagonal_factor(kind, depth))
+        results[kind, depth][rows, columns] = value
+        if symmetric and i != j:
+            results[kind, depth][columns, rows] = value.t()
