@@ -15,6 +15,7 @@ LAYERS = [
     "_memory",
     "_files",
     "_progress",
+    "_sparse",
     "_bfloat16",
     "algebra",
     "switches",

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from tensorswitch._checks import check_positive
 from tensorswitch.ridge._cholesky import SymmetricPanels, vector_length
+from tensorswitch.ridge._solution import Solution
 from tensorswitch.ridge.layouts import Panelled
+from tensorswitch.ridge.penalty import Alpha
 from tensorswitch.ridge.statistics import RidgeStatistics
 
 __all__ = ["FeatureStatistics", "gram_bytes"]
@@ -92,15 +94,26 @@ class FeatureStatistics(RidgeStatistics):
         SymmetricPanels.of_vector(self.in_features, self._gram[part]).add_products(rows, rows, sign)
         self._cross[part, 0].addmm_(rows.t(), goal, alpha=sign)
 
-    def solve(self, *args: Any, **kwargs: Any) -> Any:
+    def solve(
+        self, alpha: Alpha = "mean", *, fit_intercept: bool = False, selection: str = "cv"
+    ) -> Solution:
         """Return the readout; see :meth:`RidgeStatistics.solve`.
+
+        Parameters
+        ----------
+        alpha : float, str or a sequence of these, default="mean"
+            The penalty λ, or several of them.
+        fit_intercept : bool, default=False
+            Whether to add an intercept that is not penalised.
+        selection : {"cv", "gcv"}, default="cv"
+            How one of several λ is chosen.
 
         Returns
         -------
         Solution
             With ``weight`` of shape (features, out_features).
         """
-        solution = super().solve(*args, **kwargs)
+        solution = super().solve(alpha, fit_intercept=fit_intercept, selection=selection)
         return solution._replace(weight=solution.weight[0])
 
 
