@@ -73,7 +73,8 @@ def _narrow_backward(
     """Do the same by expanding the errors, ``h ⊗ ∂y``, for products with many columns."""
     n_in, n_out = weight.shape[1:]
     sums = accumulator(x)
-    grad_x = torch.zeros(x.shape if need_x else (0,), dtype=sums, device=x.device)
+    shape = (len(x), n_in) if need_x else (0,)
+    grad_x = torch.zeros(shape, dtype=sums, device=x.device)
     room = weight if grad_weight is None else grad_weight
     for h, w, grad_w in cut(_units_in_cache(NARROW_ROWS * n_out, x), gates.t(), weight, room):
         flat = _side_by_side(w) if need_x else w
