@@ -13,7 +13,13 @@ Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087.
 from importlib.metadata import version
 
 from tensorswitch import algebra, inverted, kernels, nn, ridge, switches
-from tensorswitch.nn import CompressedSwitching, SwitchedConv2d, SwitchedLinear, TensorSwitching
+from tensorswitch.nn import (
+    CompressedSwitching,
+    SwitchedConv2d,
+    SwitchedLinear,
+    TensorSwitching,
+    convert,
+)
 from tensorswitch.switched import switched_linear
 from tensorswitch.switches import Routes
 
@@ -26,6 +32,7 @@ __all__ = [
     "SwitchedLinear",
     "TensorSwitching",
     "algebra",
+    "convert",
     "inverted",
     "kernels",
     "nn",

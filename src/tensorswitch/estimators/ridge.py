@@ -18,6 +18,7 @@ from tensorswitch._checks import check_positive, from_numpy
 from tensorswitch._pca import principal_components
 from tensorswitch._progress import progress_bar
 from tensorswitch.estimators._labels import check_classes, check_partial_fit, class_places
+from tensorswitch.estimators._onnx import OnnxMixin
 from tensorswitch.estimators._transaction import unchanged_on_error
 from tensorswitch.ridge import RidgeStatistics, Solution, apply_readout, choose_solver, draw_gates
 from tensorswitch.ridge._penalty import check_alphas
@@ -52,7 +53,7 @@ class _Front(NamedTuple):
         return torch.nn.functional.pad(x, (0, 1), value=1.0) if self.intercept else x
 
 
-class _TSRidge(BaseEstimator):  # type: ignore[misc]
+class _TSRidge(OnnxMixin, BaseEstimator):  # type: ignore[misc]
     """Base class: gates, PCA and the choice of solver, for targets of shape (rows, outputs)."""
 
     def __init__(

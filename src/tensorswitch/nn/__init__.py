@@ -12,7 +12,16 @@ Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087.
 
 from tensorswitch.nn._compressed import CompressedSwitching
 from tensorswitch.nn._conv import SwitchedConv2d
+from tensorswitch.nn._convert import convert
 from tensorswitch.nn._deep import TensorSwitching
 from tensorswitch.nn._linear import SwitchedLinear
+from tensorswitch.nn._onnx import to_onnx
 
-__all__ = ["CompressedSwitching", "SwitchedConv2d", "SwitchedLinear", "TensorSwitching"]
+__all__ = [
+    "CompressedSwitching",
+    "SwitchedConv2d",
+    "SwitchedLinear",
+    "TensorSwitching",
+    "convert",
+    "to_onnx",
+]

@@ -21,6 +21,7 @@ class Switching(nn.Module):
     bias: nn.Parameter | None
     gate_bias: nn.Parameter | None
     constant: nn.Parameter | None
+    dropout: float
 
     def _make(
         self, weight: Sequence[int], bias: int | None, learn_gates: str | None, **factory: Any
@@ -45,6 +46,18 @@ class Switching(nn.Module):
         return nn.Parameter(
             torch.empty(shape, **factory), requires_grad=self.learn_gates is not None
         )
+
+    def _set_dropout(self, dropout: float) -> None:
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout must be at least 0 and below 1, got {dropout!r}")
+        self.dropout = float(dropout)
+
+    def _dropped(self, gates: Tensor) -> tuple[Tensor, float]:
+        """Return the gates after dropout, and the factor that keeps the mean of the output."""
+        if not self.training or not self.dropout:
+            return gates, 1.0
+        kept = torch.rand(gates.shape, device=gates.device) >= self.dropout
+        return gates & kept, 1 / (1 - self.dropout)
 
     def _scores(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return ``W x + b``, without a gradient of ``x``, nor of the gates if they are fixed."""

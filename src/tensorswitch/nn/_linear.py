@@ -37,6 +37,9 @@ class SwitchedLinear(Switching):
     gate_bias : bool, default=False
         Whether gates have biases, ``H(w_j · x + b_j)``, and units copy ``[x, 1]`` instead of ``x``.
         Both start at zero. The paper has none.
+    dropout : float, default=0.0
+        Probability that an open gate closes in training mode. The other copies are divided by one
+        minus this probability, as in :class:`torch.nn.Dropout` of the units.
     device : torch.device or str, optional
         Device of the parameters.
     dtype : torch.dtype, optional
@@ -77,6 +80,7 @@ class SwitchedLinear(Switching):
         switch: Switch | str = "relu",
         learn_gates: str | None = None,
         gate_bias: bool = False,
+        dropout: float = 0.0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -86,6 +90,7 @@ class SwitchedLinear(Switching):
         switch.check_gates(gates)
         self.in_features, self.gates, self.out_features = in_features, gates, out_features
         self.switch = switch
+        self._set_dropout(dropout)
         self._make(
             (gates, in_features, out_features),
             out_features if bias else None,
@@ -116,10 +121,12 @@ class SwitchedLinear(Switching):
         """
         x, lead = self._flat(x, self.in_features)
         scores = self._scores(x, self.gate_weight, self.gate_bias)
-        h = self.switch.open(scores.detach())
+        h, scale = self._dropped(self.switch.open(scores.detach()))
+        if scale != 1:
+            x, scores = x * scale, scores * scale
         y = switched_linear(x, h, self.weight, self.bias)
         if self.constant is not None:
-            y = y + h.to(y.dtype) @ self.constant
+            y = y + (h.to(y.dtype) * scale) @ self.constant
         if scores.requires_grad:
             y = with_pseudo_gradients(
                 y,
@@ -138,13 +145,18 @@ class SwitchedLinear(Switching):
             f"in_features={self.in_features}, gates={self.gates}, "
             f"out_features={self.out_features}, bias={self.bias is not None}, "
             f"switch={self.switch}, learn_gates={self.learn_gates!r}, "
-            f"gate_bias={self.gate_bias is not None}"
+            f"gate_bias={self.gate_bias is not None}, dropout={self.dropout}"
         )
 
     @classmethod
     @torch.no_grad()
     def from_relu(
-        cls, hidden: nn.Linear, output: nn.Linear, *, learn_gates: str | None = None
+        cls,
+        hidden: nn.Linear,
+        output: nn.Linear,
+        *,
+        learn_gates: str | None = None,
+        dropout: float = 0.0,
     ) -> SwitchedLinear:
         """Return the layer that computes ``output(relu(hidden(x)))``.
 
@@ -160,6 +172,8 @@ class SwitchedLinear(Switching):
             Readout.
         learn_gates : {None, "ibp"}, default=None
             As in :class:`SwitchedLinear`.
+        dropout : float, default=0.0
+            Dropout between the ReLU and ``output``.
 
         Returns
         -------
@@ -187,6 +201,7 @@ class SwitchedLinear(Switching):
             output.bias is not None,
             learn_gates=learn_gates,
             gate_bias=hidden.bias is not None,
+            dropout=dropout,
             device=hidden.weight.device,
             dtype=hidden.weight.dtype,
         )

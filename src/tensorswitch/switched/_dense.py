@@ -12,6 +12,7 @@ from torch import Tensor
 from tensorswitch.switched._blocks import accumulator, cut, joined, product_into
 
 CACHE_BYTES = 1 << 20  # size of the slice of Z that should stay in cache
+DEVICE_BYTES = 1 << 26  # its size on GPUs, where small products do not fill the device
 NARROW_ROWS = 512  # rows per block if the output side is expanded
 
 
@@ -105,4 +106,5 @@ def _side_by_side(weight: Tensor) -> Tensor:
 
 def _units_in_cache(numbers: int, x: Tensor) -> int:
     """Return how many units fit in cache if each takes this many numbers."""
-    return max(1, CACHE_BYTES // max(1, numbers * x.element_size()))
+    size = CACHE_BYTES if x.device.type == "cpu" else DEVICE_BYTES
+    return max(1, size // max(1, numbers * x.element_size()))
