@@ -20,6 +20,11 @@ class Steps(nn.Module):
     the estimators, and then a column with a constant.
     """
 
+    centre: Tensor | None
+    spread: Tensor | None
+    mean: Tensor | None
+    basis: Tensor | None
+
     def __init__(
         self,
         centre: Any = None,
@@ -40,9 +45,9 @@ class Steps(nn.Module):
         """Return the inputs of the network."""
         if self.centre is not None or self.basis is not None:
             x = x.double()
-        if self.centre is not None:
+        if self.centre is not None and self.spread is not None:
             x = (x - self.centre) / self.spread
-        if self.basis is not None:
+        if self.basis is not None and self.mean is not None:
             x = (x - self.mean) @ self.basis
         x = x.to(self.dtype)
         if not self.constant:
@@ -101,7 +106,7 @@ class OnnxMixin:
                 constant=getattr(scale, "constant", 0.0),
             )
             network = [steps, model.network_]
-            if getattr(targets, "centre", None) is not None:
+            if targets is not None and targets.centre is not None:
                 network.append(_Unscaled(targets.centre, targets.spread))
             return nn.Sequential(*network).cpu().eval()
         fitted = getattr(model, "_fitted", None)
@@ -133,6 +138,9 @@ class OnnxMixin:
 class _Unscaled(nn.Module):
     """``z · spread + centre``: targets in their own units."""
 
+    centre: Tensor
+    spread: Tensor
+
     def __init__(self, centre: np.ndarray, spread: np.ndarray) -> None:
         super().__init__()
         self.register_buffer("centre", torch.tensor(centre, dtype=torch.float32))
@@ -140,5 +148,4 @@ class _Unscaled(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         """Return predictions."""
-        result: Tensor = z * self.spread + self.centre
-        return result
+        return z * self.spread + self.centre

@@ -20,13 +20,14 @@ class ShiftedSum(nn.Module):
 
     def __init__(self, above: nn.Conv2d) -> None:
         super().__init__()
-        self.kernel_size, self.stride, self.padding = above.kernel_size, above.stride, above.padding
+        self.kernel_size, self.stride = above.kernel_size, above.stride
+        self.padding = (int(above.padding[0]), int(above.padding[1]))
         self.bias = None if above.bias is None else nn.Parameter(above.bias.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
         """Return images of out_channels."""
         (kh, kw), (sh, sw), (ph, pw) = self.kernel_size, self.stride, self.padding
-        x = F.pad(x, (int(pw), int(pw), int(ph), int(ph)))
+        x = F.pad(x, (pw, pw, ph, ph))
         height, width = (x.shape[-2] - kh) // sh + 1, (x.shape[-1] - kw) // sw + 1
         x = x.unflatten(1, (-1, kh, kw))
         y = x.new_zeros(()) if self.bias is None else self.bias[:, None, None]

@@ -126,9 +126,10 @@ def switched_outer(x: Tensor, gates: Tensor, errors: Tensor, *, group: int | Non
     _check_group(group)
     if 0 in (x.shape[1], gates.shape[1], errors.shape[1]):
         return plain_outer(x, gates, errors)
-    transformed = not torch.compiler.is_compiling() and transforms_active()
-    call = Outer.apply if transformed else outer_op
-    result: Tensor = call(x, gates, errors, group)
+    if not torch.compiler.is_compiling() and transforms_active():
+        transformed: Tensor = Outer.apply(x, gates, errors, group)
+        return transformed
+    result: Tensor = outer_op(x, gates, errors, group)
     return result
 
 
