@@ -13,18 +13,26 @@ Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087.
 from importlib.metadata import version
 
 from tensorswitch import algebra, inverted, kernels, nn, ridge, switches
-from tensorswitch.nn import SwitchedConv2d, SwitchedLinear, TensorSwitching
+from tensorswitch.nn import (
+    CompressedSwitching,
+    SwitchedConv2d,
+    SwitchedLinear,
+    TensorSwitching,
+    convert,
+)
 from tensorswitch.switched import switched_linear
 from tensorswitch.switches import Routes
 
 __version__ = version("tensorswitch")
 
 __all__ = [
+    "CompressedSwitching",
     "Routes",
     "SwitchedConv2d",
     "SwitchedLinear",
     "TensorSwitching",
     "algebra",
+    "convert",
     "inverted",
     "kernels",
     "nn",

@@ -7,9 +7,10 @@ the gate weight ``w_j`` is
 
 The expanded errors are never formed: ``U`` takes one pass over ``V`` for a whole batch. In a deep
 network, ``V`` is contracted with the ``v`` of one layer after another, and the errors are weighted
-by the gates of the layers above. ``G ∘ h`` takes the place of the gradient of the scores ``W x`` in
-ordinary backpropagation; from there autograd computes the rest, for linear and convolutional gates
-alike.
+by the gates of the layers above. ``G ∘ h`` takes the place of the gradient of the scores
+``s = W x`` in ordinary backpropagation; from there autograd computes the rest, for linear and
+convolutional gates alike. To autograd the pseudo-gradient is the gradient of ``(s ∘ h) U`` with
+constant ``h`` and ``U``, whose value is subtracted again.
 
 References
 ----------
@@ -20,12 +21,12 @@ Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 4.2, Eq. (
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from tensorswitch._checks import autocast_dtype
 from tensorswitch.switched import switched_linear
 from tensorswitch.switches import combine_gates
 
@@ -39,6 +40,9 @@ def with_pseudo_gradients(
     weight: Tensor,
     gate_weights: Sequence[Tensor],
     target: Tensor | None = None,
+    *,
+    gate_bias: Tensor | None = None,
+    constant: Tensor | None = None,
 ) -> Tensor:
     """Return ``y`` such that its backward pass also sends pseudo-gradients to the gate scores.
 
@@ -58,6 +62,10 @@ def with_pseudo_gradients(
         zero.
     target : int64 Tensor of shape (pairs,), optional
         Row of ``y`` that each row of scores contributes to. By default the same row.
+    gate_bias : Tensor of shape (n_1,), optional
+        Bias of the scores of a single layer, whose copies include a constant 1.
+    constant : Tensor of shape (n_1, out_features), optional
+        Analysis weights of that constant. Required with ``gate_bias``.
 
     Returns
     -------
@@ -80,62 +88,32 @@ def with_pseudo_gradients(
     >>> gate_weight.grad
     tensor([[1., 2.]])
     """
-    result: Tensor = _Inverted.apply(
-        y,
-        target,
-        weight.detach(),
-        len(scores),
-        *gates,
-        *(w.detach() for w in gate_weights),
-        *scores,
-    )
-    return result
+    exact = autocast_dtype(y.device) is not None
+    with torch.autocast(y.device.type, enabled=False) if exact else nullcontext():
+        total: Tensor | None = None
+        u = weight.detach()
+        for layer, (s, h, w) in enumerate(zip(scores, gates, gate_weights, strict=True)):
+            first = (gate_bias, constant) if layer == 0 else (None, None)
+            u = _contract(u.reshape(-1, *w.shape, u.shape[-1]), w.detach(), *first)
+            passed, above = s.to(u.dtype) * h, gates[layer + 1 :]  # u: (units above, n_l, out)
+            part = switched_linear(passed, combine_gates(above), u) if above else passed @ u[0]
+            total = part if total is None else total + part
+        assert total is not None
+        nothing = total - total.detach()  # zero, but its gradient is not
+    nothing = nothing.to(y.dtype)
+    return y + nothing if target is None else y.index_add(0, target, nothing)
 
 
-class _Inverted(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, y: Tensor, target: Tensor | None, weight: Tensor, layers: int, *tensors: Tensor
-    ) -> Tensor:
-        ctx.layers, ctx.target = layers, target
-        ctx.dtypes = [s.dtype for s in tensors[2 * layers :]]
-        ctx.save_for_backward(weight, *tensors[: 2 * layers])
-        return y.clone()  # a view could not be modified in place by the next layer
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, delta: Tensor) -> tuple[Tensor | None, ...]:
-        weight, *saved = ctx.saved_tensors
-        gates, gate_weights = saved[: ctx.layers], saved[ctx.layers :]
-        with torch.autocast(delta.device.type, enabled=False):
-            delta_full = delta.to(weight.dtype)
-            pseudo = _score_gradients(delta_full, gates, weight, gate_weights, ctx.target)
-            results = [g.to(dtype) for g, dtype in zip(pseudo, ctx.dtypes, strict=True)]
-        return delta, None, None, None, *[None] * (2 * ctx.layers), *results
-
-
-def _score_gradients(
-    delta: Tensor,
-    gates: list[Tensor],
-    weight: Tensor,
-    gate_weights: list[Tensor],
-    target: Tensor | None,
-) -> list[Tensor]:
-    out = weight.shape[-1]
-    u, results = weight, []
-    for layer, (h, w) in enumerate(zip(gates, gate_weights, strict=True)):
-        u = _contract(u.reshape(-1, *w.shape, out), w)  # (units above, n_l, out)
-        above = gates[layer + 1 :]
-        if above:
-            g = switched_linear(delta, combine_gates(above), u.transpose(1, 2))
-        else:
-            g = delta @ u[0].t()
-        results.append((g if target is None else g.index_select(0, target)) * h)
-    return results
-
-
-def _contract(u: Tensor, w: Tensor) -> Tensor:
+def _contract(
+    u: Tensor, w: Tensor, bias: Tensor | None = None, constant: Tensor | None = None
+) -> Tensor:
     """Return ``Σ_i u[…, j, i, :] v_ji`` with ``v_j = w_j / ‖w_j‖²``, or 0 where ``w_j`` is 0."""
     squared = w.square().sum(1, keepdim=True)
-    v = torch.where(squared > 0, w / squared, 0)
-    return (v[:, None, :] @ u).squeeze(-2)
+    if bias is not None:
+        bias = bias.detach().unsqueeze(1)
+        squared = squared + bias.square()
+    inverse = torch.where(squared > 0, 1 / squared, 0)
+    result = ((w * inverse)[:, None, :] @ u).squeeze(-2)
+    if bias is None or constant is None:
+        return result
+    return result + bias * inverse * constant.detach()

@@ -89,7 +89,7 @@ class Routes:
                 if not isinstance(index, Tensor) or index.dtype != torch.int64:
                     found = index.dtype if isinstance(index, Tensor) else type(index).__name__
                     raise TypeError(f"{name} must be an int64 tensor, got {found}")
-                check_shape(name, index, (len(self.gates),), "(pairs,)")
+                check_shape(name, index, (self.gates.shape[0],), "(pairs,)")
                 _check_range(name, index, self.rows if name == "target" else None)
         if (self.target is None) != (self.rows is None):
             raise ValueError("target and rows go together: give both or neither")
@@ -112,14 +112,14 @@ class Routes:
                 f"gates are on {self.gates.device} but x is on {x.device}; move one with .to()"
             )
         if self.source is None:
-            check_shape("x", x, (len(self.gates), None), "(rows, in_features)")
+            check_shape("x", x, (self.gates.shape[0], None), "(rows, in_features)")
         else:
-            _check_range("source", self.source, len(x))
+            _check_range("source", self.source, x.shape[0])
 
 
 def _check_range(name: str, index: Tensor, rows: int | None) -> None:
-    if not index.numel():
-        return
+    if torch.compiler.is_compiling() or index.device.type != "cpu" or not index.numel():
+        return  # the numbers are not there yet, or reading them would wait for the device
     least, most = int(index.min()), int(index.max())
     if least < 0 or (rows is not None and most >= rows):
         valid = "at least 0" if rows is None else f"between 0 and {rows - 1}"
@@ -546,7 +546,7 @@ def _pooled(
     stride: int | tuple[int, int] | None,
 ) -> Routes:
     """Return the routes of the positions with the highest unit scores, where ``opened``."""
-    (kh, kw), images = _pair(kernel_size), len(units)
+    (kh, kw), images = _pair(kernel_size), units.shape[0]
     sh, sw = _pair(kernel_size if stride is None else stride)
     height, width = units.shape[2:]
     if min(kh, kw, sh, sw) < 1 or kh > height or kw > width:
@@ -563,7 +563,7 @@ def _pooled(
     corner = (top[:, None] * width + left).flatten()
     within = torch.arange(kh, device=device)[:, None] * width + torch.arange(kw, device=device)
     position = (corner[:, None] + within.flatten()).flatten()  # (windows · candidates,)
-    windows = len(corner)
+    windows = corner.shape[0]
 
     # (images, windows · candidates, units)
     wins = winner.transpose(1, 2).repeat_interleave(kh * kw, 1) == position[:, None]

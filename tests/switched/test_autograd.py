@@ -1,12 +1,13 @@
 import threading
+from functools import partial
 
 import pytest
 import torch
 from torch.testing import assert_close
 
 from tensorswitch import switched_linear
-from tensorswitch.switched import MAX_GROUP, _autograd, switched_outer
-from tensorswitch.switched._autograd import ROW_BLOCK
+from tensorswitch.switched import MAX_GROUP, _compute, switched_outer
+from tensorswitch.switched._compute import ROW_BLOCK
 
 GROUPS = range(MAX_GROUP + 1)
 
@@ -23,10 +24,13 @@ def test_a_gradient_that_nobody_needs_is_not_computed(which, group, monkeypatch)
     x, gates, weight = example(20, 4, 6, 3)
     (x if which == "weight" else weight).requires_grad_(False)
     asked = []
-    for name in ("dense_backward", "grouped_backward"):
-        backward = getattr(_autograd, name)
-        record = lambda *a, backward=backward: asked.append(a[-2:]) or backward(*a)  # noqa: E731
-        monkeypatch.setattr(_autograd, name, record)
+    for name, place in (("dense_backward", 4), ("grouped_backward", 5)):
+
+        def record(backward, place, *arguments):
+            asked.append(arguments[place : place + 2])
+            return backward(*arguments)
+
+        monkeypatch.setattr(_compute, name, partial(record, getattr(_compute, name), place))
     switched_linear(x, gates, weight, group=group).sum().backward()
     ((need_x, grad_weight),) = asked
     assert need_x == (which == "x")
@@ -83,7 +87,7 @@ def test_a_backward_that_failed_half_way_can_be_repeated(group, monkeypatch):
     error = torch.randn_like(y)
     expected = torch.autograd.grad(y, (x, weight), error, retain_graph=True)
     y = switched_linear(x, gates, weight, group=group)
-    calls, backward = [], _autograd.grouped_backward
+    calls, backward = [], _compute.grouped_backward
 
     def fail_at_the_second_block(*arguments):
         calls.append(arguments)
@@ -92,7 +96,7 @@ def test_a_backward_that_failed_half_way_can_be_repeated(group, monkeypatch):
         return backward(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_autograd, "grouped_backward", fail_at_the_second_block)
+        patch.setattr(_compute, "grouped_backward", fail_at_the_second_block)
         with pytest.raises(MemoryError):
             torch.autograd.grad(y, (x, weight), error, retain_graph=True)
     for a, b in zip(torch.autograd.grad(y, (x, weight), error), expected, strict=True):

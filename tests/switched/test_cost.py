@@ -1,7 +1,7 @@
 import torch
 
 from tensorswitch import switched_linear
-from tensorswitch.switched import _cost, choose_group
+from tensorswitch.switched import _choice, choose_group
 
 
 def test_the_cost_rule_prefers_dense_for_small_and_larger_groups_for_more_rows():
@@ -16,8 +16,8 @@ def test_prediction_chooses_by_the_forward_cost(monkeypatch):
     x, gates = torch.randn(200, 64), torch.rand(200, 40) < 0.5
     weight = torch.randn(40, 64, 64, requires_grad=True)
     seen = []
-    choose = _cost.choose_group
-    monkeypatch.setattr(_cost, "choose_group", lambda *a: seen.append(a[-1]) or choose(*a))
+    rule = _choice.cheapest_group
+    monkeypatch.setattr(_choice, "cheapest_group", lambda *a: seen.append(a[-1]) or rule(*a))
     switched_linear(x, gates, weight)
     with torch.no_grad():
         switched_linear(x, gates, weight)

@@ -307,6 +307,8 @@ def finite_kernel(network: TensorSwitching, X: Array, Y: Array | None = None) ->
     x, y = as_tensors(X, Y)
     if x.shape[1] != network.in_features:
         raise ValueError(f"X has {x.shape[1]} features but the network takes {network.in_features}")
+    if len(network.gate_biases):
+        raise ValueError("network has gate biases, which the TS kernel does not have")
     weights = [w.to(x) for w in network.gate_weights]
     result = x @ y.t()
     for a, b in zip(*(deep_gates(rows, weights, network.switch) for rows in (x, y)), strict=True):

@@ -24,7 +24,15 @@ Arlazarov, Dinic, Kronrod and Faradzev, On economical construction of the transi
 directed graph, Soviet Mathematics Doklady 11, 1970 (the method of four Russians).
 """
 
+from tensorswitch.switched._choice import strategy_by, strategy_method
 from tensorswitch.switched._cost import MAX_GROUP, choose_group
 from tensorswitch.switched._operator import switched_linear, switched_outer
 
-__all__ = ["MAX_GROUP", "choose_group", "switched_linear", "switched_outer"]
+__all__ = [
+    "MAX_GROUP",
+    "choose_group",
+    "strategy_by",
+    "strategy_method",
+    "switched_linear",
+    "switched_outer",
+]

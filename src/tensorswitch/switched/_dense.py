@@ -12,6 +12,7 @@ from torch import Tensor
 from tensorswitch.switched._blocks import accumulator, cut, joined, product_into
 
 CACHE_BYTES = 1 << 20  # size of the slice of Z that should stay in cache
+DEVICE_BYTES = 1 << 26  # its size on GPUs, where small products do not fill the device
 NARROW_ROWS = 512  # rows per block if the output side is expanded
 
 
@@ -73,7 +74,8 @@ def _narrow_backward(
     """Do the same by expanding the errors, ``h ⊗ ∂y``, for products with many columns."""
     n_in, n_out = weight.shape[1:]
     sums = accumulator(x)
-    grad_x = torch.zeros(x.shape if need_x else (0,), dtype=sums, device=x.device)
+    shape = (len(x), n_in) if need_x else (0,)
+    grad_x = torch.zeros(shape, dtype=sums, device=x.device)
     room = weight if grad_weight is None else grad_weight
     for h, w, grad_w in cut(_units_in_cache(NARROW_ROWS * n_out, x), gates.t(), weight, room):
         flat = _side_by_side(w) if need_x else w
@@ -104,4 +106,5 @@ def _side_by_side(weight: Tensor) -> Tensor:
 
 def _units_in_cache(numbers: int, x: Tensor) -> int:
     """Return how many units fit in cache if each takes this many numbers."""
-    return max(1, CACHE_BYTES // max(1, numbers * x.element_size()))
+    size = CACHE_BYTES if x.device.type == "cpu" else DEVICE_BYTES
+    return max(1, size // max(1, numbers * x.element_size()))

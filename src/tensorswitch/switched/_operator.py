@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tensorswitch._checks import autocast_dtype, check_dtype_device, check_floating, check_shape
-from tensorswitch.switched import _cost
-from tensorswitch.switched._autograd import OuterSum, SwitchedMap
+from tensorswitch.switched._calibration import PLAIN
+from tensorswitch.switched._checking import check_map, check_outer
+from tensorswitch.switched._choice import choose
+from tensorswitch.switched._cost import MAX_GROUP, TINY
+from tensorswitch.switched._library import linear_op, outer_op
+from tensorswitch.switched._plain import plain, plain_outer
+from tensorswitch.switched._transforms import Linear, Outer, transforms_active
 from tensorswitch.switches import Routes
 
 __all__ = ["switched_linear", "switched_outer"]
+
+FULL = (torch.float32, torch.float64)  # narrower types accumulate in float32
 
 
 def switched_linear(
@@ -66,8 +75,14 @@ def switched_linear(
     >>> switched_linear(x, gates, torch.ones(3, 2, 1))
     tensor([[6.]])
     """
-    routes = gates if isinstance(gates, Routes) else Routes(gates)
-    _check(x, routes, weight, bias)
+    if group is None and _is_small(x, gates, weight, bias):
+        y = plain(x, gates, weight)  # type: ignore[arg-type]
+        return y if bias is None else y + bias
+    routes = check_map(x, gates, weight)
+    if bias is not None:
+        check_floating("bias", bias)
+        check_shape("bias", bias, (weight.shape[2],), "(out_features,)")
+        check_dtype_device("bias", bias, "x", x)
     _check_group(group)
 
     if (dtype := autocast_dtype(x.device)) is not None and x.dtype != torch.float64:
@@ -75,13 +90,7 @@ def switched_linear(
         bias = None if bias is None else bias.to(dtype)
     if routes.source is not None:
         x = x.index_select(0, routes.source)
-    if 0 in weight.shape:  # an empty sum: zeros, with gradients of zero
-        y = x @ weight.sum(0)
-    else:
-        if group is None:
-            training = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
-            group = _choose(x, routes.gates, weight.shape[2], training)
-        y = SwitchedMap.apply(x, routes.gates, weight, group)
+    y = _map(x, routes.gates, weight, group)
     if routes.target is not None and routes.rows is not None:
         y = y.new_zeros(routes.rows, y.shape[1]).index_add(0, routes.target, y)
     return y if bias is None else y + bias
@@ -113,43 +122,69 @@ def switched_outer(x: Tensor, gates: Tensor, errors: Tensor, *, group: int | Non
     tensor([[3., 6.],
             [0., 0.]])
     """
-    routes = Routes(gates)
-    check_floating("x", x)
-    check_shape("x", x, (None, None), "(rows, in_features)")
-    routes.check_source(x)
-    check_floating("errors", errors)
-    check_shape("errors", errors, (len(x), None), "(rows, out_features)")
-    check_dtype_device("errors", errors, "x", x)
+    check_outer(x, gates, errors)
     _check_group(group)
-    if 0 in (*gates.shape, x.shape[1], errors.shape[1]):  # an empty sum has nothing to group
-        group = 0
-    if group is None:
-        group = _choose(x, gates, errors.shape[1], True)
-    result: Tensor = OuterSum.apply(x, gates, errors, group)
+    if 0 in (x.shape[1], gates.shape[1], errors.shape[1]):  # an empty sum has nothing to group
+        return plain_outer(x, gates, errors)
+    if not torch.compiler.is_compiling() and transforms_active():
+        transformed: Tensor = Outer.apply(x, gates, errors, group)
+        return transformed
+    result: Tensor = outer_op(x, gates, errors, group)
     return result
 
 
-def _check(x: Tensor, routes: Routes, weight: Tensor, bias: Tensor | None) -> None:
-    check_floating("x", x)
-    check_shape("x", x, (None, None), "(rows, in_features)")
-    expected = (routes.gates.shape[1], x.shape[1], None)
-    check_shape("weight", weight, expected, "(gates, in_features, out_features)")
-    check_dtype_device("weight", weight, "x", x)
-    if bias is not None:
-        check_shape("bias", bias, (weight.shape[2],), "(out_features,)")
-        check_dtype_device("bias", bias, "x", x)
-    routes.check_source(x)
+def _is_small(x: Tensor, gates: Any, weight: Tensor, bias: Tensor | None) -> bool:
+    """Return whether the plain formula is fastest, for arguments without errors.
+
+    This is all that precedes the formula for small sizes, so it takes few steps.
+    """
+    if torch.compiler.is_compiling() or type(gates) is Routes:
+        return False
+    try:
+        (rows, n_in), (pairs, units), (copies, features, n_out) = x.shape, gates.shape, weight.shape
+        dtype, device = x.dtype, x.device
+        return (
+            0 < rows * units * n_in * n_out <= TINY
+            and rows == pairs
+            and units == copies
+            and n_in == features
+            and gates.dtype == torch.bool
+            and dtype == weight.dtype
+            and dtype in FULL
+            and device == weight.device == gates.device
+            and (bias is None or (bias.shape == (n_out,) and bias.dtype == dtype))
+            and autocast_dtype(device) is None
+        )
+    except (AttributeError, TypeError, ValueError):
+        return False  # the checks say what is wrong
+
+
+def _map(x: Tensor, gates: Tensor, weight: Tensor, group: int | None) -> Tensor:
+    if 0 in weight.shape:  # an empty sum: zeros, with gradients of zero
+        return x @ weight.sum(0)
+    training = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+    if torch.compiler.is_compiling():
+        if torch.compiler.is_exporting() and torch.onnx.is_in_onnx_export():
+            return plain(x, gates, weight)
+    elif torch._C._is_tracing():
+        return plain(x, gates, weight)  # a trace runs where this package is not installed
+    elif transforms_active():
+        transformed: Tensor = Linear.apply(x, gates, weight, group)
+        return transformed
+    elif group is None and _eager(x, gates, weight):
+        group = choose(x, gates, weight.shape[2], training, weight, plain_allowed=True)
+        if group == PLAIN:
+            return plain(x, gates, weight)
+    result: Tensor = linear_op(x, gates, weight, group, training)
+    return result
+
+
+def _eager(*tensors: Tensor) -> bool:
+    """Return whether the tensors hold numbers on the CPU."""
+    return all(type(t) in (Tensor, nn.Parameter) and t.device.type == "cpu" for t in tensors)
 
 
 def _check_group(group: int | None) -> None:
-    valid = range(_cost.MAX_GROUP + 1)
+    valid = range(MAX_GROUP + 1)
     if group is not None and (type(group) is not int or group not in valid):
         raise ValueError(f"group must be None or an integer from 0 to {valid[-1]}, got {group!r}")
-
-
-def _choose(x: Tensor, gates: Tensor, n_out: int, backward: bool) -> int:
-    units, n_in = gates.shape[1], x.shape[1]
-    if len(x) * units * n_in * n_out <= _cost.TINY:
-        return 0
-    open_fraction = int(gates.sum()) / gates.numel()
-    return _cost.choose_group(len(x), n_in, units, n_out, open_fraction, backward)

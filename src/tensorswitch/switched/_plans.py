@@ -3,12 +3,19 @@
 Units are processed in groups of ``group``, each of which has ``2^group − 1`` patterns with an open
 gate. A *segment* is one pattern of one group. The rows with this pattern occupy adjacent *slots*,
 so that a segment is one matrix product. Slots are split into chunks that fit in cache.
+
+Units that are open for most rows are *flipped*: their product is computed for all rows at once, and
+subtracted where their gate is closed.
+
+    Σ_j h_j V_jᵀ x = (Σ_{j flipped} V_j)ᵀ x + Σ_j s_j h'_j V_jᵀ x      s_j = −1, h'_j = 1 − h_j if
+                                                                    flipped, otherwise 1 and h_j
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +27,8 @@ CHUNK_BYTES = 1 << 22
 # segment, the overhead of a separate product.
 PAD_SHARE = 0.25
 PAD_WORK = 1.3e6
+# Units are flipped if that saves this many rows per unit: it takes a pass over all the weights.
+FLIP_ROWS = 16
 
 
 @dataclass(frozen=True)
@@ -28,7 +37,8 @@ class Chunk:
 
     ``index`` is the row in each slot, with the number of rows for padding, and ``lengths`` is the
     number of slots of each segment, the same for all if ``even``. ``bag`` lists the used slots row
-    by row, and ``offsets`` is where those of each row begin.
+    by row, and ``offsets`` is where those of each row begin. Indices are int32, because torch
+    gathers with them twice as fast as with int64.
     """
 
     units: slice
@@ -40,6 +50,27 @@ class Chunk:
 
 
 Plan = list[Chunk]
+
+
+def flipped_units(opened: Tensor, rows: int) -> tuple[Tensor | None, float, float]:
+    """Return which units to flip, given for how many rows each is open.
+
+    Returns
+    -------
+    flipped : bool Tensor of shape (units,) or None
+        The flipped units, None if it is better to flip none.
+    routed : float
+        Fraction of gates that are processed after that.
+    share : float
+        Fraction of flipped units.
+    """
+    pairs = max(1, rows * len(opened))
+    counts = opened.tolist()
+    total, saved = sum(counts), sum(max(0, 2 * count - rows) for count in counts)
+    if saved <= FLIP_ROWS * len(counts):
+        return None, total / pairs, 0.0
+    flipped = 2 * opened > rows
+    return flipped, (total - saved) / pairs, int(flipped.sum()) / len(counts)
 
 
 def make_plan(gates: Tensor, group: int, n_in: int, n_out: int) -> Plan:
@@ -70,7 +101,7 @@ def _gather_chunk(gates: Tensor, units: slice, area: int) -> Chunk:
     """Return a chunk whose segments are units."""
     # The rank of a row in its segment is a running count, so that no sort is needed.
     row, segment = gates.nonzero().unbind(1)
-    running = gates.cumsum(0)
+    running = gates.cumsum(0, dtype=torch.int32)
     rank = running.view(-1).index_select(0, row * gates.shape[1] + segment) - 1
     return _chunk(units, row, segment, rank, running[-1], len(gates), area)
 
@@ -96,17 +127,18 @@ def _chunk(
     longest, total = max(lengths), len(row)
     padding = longest * len(lengths) - total
     even = padding * area <= PAD_SHARE * total * area + PAD_WORK * len(lengths)
+    narrow: dict[str, Any] = {"dtype": torch.int32, "device": row.device}
     if even:
         bag = segment * longest + rank
-        index = torch.full((longest * len(lengths),), rows, device=row.device)
+        index = torch.full((longest * len(lengths),), rows, **narrow)
         lengths = [longest] * len(lengths)
     else:
         bag = (counts.cumsum(0) - counts)[segment] + rank
-        index = torch.empty_like(row)
-    index.scatter_(0, bag, row)
-    row = row.contiguous()
-    offsets = torch.searchsorted(row, torch.arange(rows + 1, device=row.device))
-    return Chunk(units, index, lengths, even, bag, offsets)
+        index = torch.empty(total, **narrow)
+    index.scatter_(0, bag, row.to(torch.int32))
+    offsets = torch.zeros(rows + 1, **narrow)
+    torch.cumsum(torch.bincount(row, minlength=rows), 0, out=offsets[1:])
+    return Chunk(units, index, lengths, even, bag.to(torch.int32), offsets)
 
 
 def pattern_codes(gates: Tensor, group: int) -> Tensor:
@@ -118,14 +150,18 @@ def pattern_codes(gates: Tensor, group: int) -> Tensor:
     return code
 
 
-def pattern_sums(values: Tensor, out: Tensor) -> Tensor:
-    """Sum (groups, g, n) over the units of each pattern c into ``out[:, c − 1]``."""
+def pattern_sums(values: Tensor, out: Tensor, signs: Tensor | None = None) -> Tensor:
+    """Sum (groups, g, n), times signs (groups, g, 1), over pattern c into ``out[:, c − 1]``."""
     # By doubling: the patterns whose highest unit is i are this unit alone, and this unit added to
     # every pattern of lower units.
     for i in range(values.shape[1]):
         first = 2**i
-        out[:, first - 1] = values[:, i]
-        torch.add(out[:, : first - 1], values[:, i : i + 1], out=out[:, first : 2 * first - 1])
+        alone = out[:, first - 1 : first]
+        if signs is None:
+            alone.copy_(values[:, i : i + 1])
+        else:
+            torch.mul(values[:, i : i + 1], signs[:, i : i + 1], out=alone)
+        torch.add(out[:, : first - 1], alone, out=out[:, first : 2 * first - 1])
     return out
 
 

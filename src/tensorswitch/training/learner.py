@@ -3,6 +3,9 @@
 With several processes (``torchrun``), each takes its share of every batch, and torch's
 DistributedDataParallel averages gradients and the pseudo-gradients of inverted backpropagation
 alike. The loss curve is that of one process with the whole batch.
+
+Strategies of the switched linear map are chosen by its cost rule, never by timing, so that a run
+that is killed and resumed ends with the same bits as one that is not.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from tensorswitch._checks import (
 )
 from tensorswitch._files import read_tensors, write_tensors
 from tensorswitch.history import History
+from tensorswitch.switched import strategy_by
 
 __all__ = ["DivergedError", "Learner", "Rows"]
 
@@ -207,6 +211,7 @@ class Learner:
         self.generator = torch.Generator()
         self.generator.set_state(state["generator"])
 
+    @strategy_by("rule")  # a resumed run repeats an uninterrupted one bit by bit
     def epoch(self, rows: Rows, watch: Callable[[], None] | None = None) -> tuple[float, float]:
         """Train for one pass over the rows, in a new random order.
 
@@ -278,6 +283,7 @@ class Learner:
         error = float(wrong) / len(x) if self.loss_name == "cross-entropy" else math.nan
         return float(losses) / len(x), error
 
+    @strategy_by("rule")
     @torch.no_grad()
     def outputs(self, x: Tensor) -> Tensor:
         """Return the outputs of the network in evaluation mode, computed in blocks of rows.

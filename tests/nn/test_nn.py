@@ -17,6 +17,13 @@ LAYERS = {
     "conv": (lambda **kw: SwitchedConv2d(2, 8, 4, 3, padding=1, **kw), (2, 6, 7), (4, 6, 7)),
     "pooled": (lambda **kw: SwitchedConv2d(2, 8, 4, 3, pool=2, **kw), (2, 8, 7), (4, 3, 2)),
     "deep": (lambda **kw: TensorSwitching(6, (5, 3), 4, **kw), (6,), (4,)),
+    "biased": (lambda **kw: SwitchedLinear(6, 8, 4, gate_bias=True, **kw), (6,), (4,)),
+    "biased pooled": (
+        lambda **kw: SwitchedConv2d(2, 8, 4, 3, pool=2, gate_bias=True, **kw),
+        (2, 8, 7),
+        (4, 3, 2),
+    ),
+    "biased deep": (lambda **kw: TensorSwitching(6, (5, 3), 4, gate_bias=True, **kw), (6,), (4,)),
     "deep maxout": (lambda **kw: TensorSwitching(6, (6, 4), 4, switch=Maxout(2), **kw), (6,), (4,)),
 }
 
@@ -69,7 +76,7 @@ def test_fixed_gates_have_no_gradient_and_no_decay(case):
     layer(torch.randn(9, *in_shape)).square().sum().backward()
     optimiser.step()
     for name, p in layer.named_parameters():
-        assert torch.equal(p, before[name]) == name.startswith("gate_weight")
+        assert torch.equal(p, before[name]) == name.startswith("gate_")
 
 
 def test_ibp_trains_the_gates_with_any_optimiser(case):
@@ -187,9 +194,9 @@ def test_convolution_is_the_linear_layer_on_patches(stride, padding):
     assert_close(conv.weight.grad.flatten(1, 3), flat.weight.grad)
 
 
-def relu_layers(sizes):
+def relu_layers(sizes, bias):
     layers = [
-        nn.Linear(below, n, bias=False, dtype=torch.float64)
+        nn.Linear(below, n, bias=bias, dtype=torch.float64)
         for below, n in itertools.pairwise(sizes[:-1])
     ]
     return [*layers, nn.Linear(*sizes[-2:], dtype=torch.float64)]
@@ -201,9 +208,10 @@ def relu_forward(layers, x):
     return layers[-1](x)
 
 
+@pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("sizes", [(6, 5, 3), (6, 5, 4, 3), (6, 5, 4, 4, 3)])
-def test_from_relu_computes_the_same_and_ibp_is_its_backpropagation(sizes):
-    layers = relu_layers(sizes)
+def test_from_relu_computes_the_same_and_ibp_is_its_backpropagation(sizes, bias):
+    layers = relu_layers(sizes, bias)
     network = TensorSwitching.from_relu(*layers, learn_gates="ibp")
     x, labels = torch.randn(20, 6, dtype=torch.float64), torch.randint(0, 3, (20,))
     assert_close(network(x), relu_forward(layers, x))
@@ -211,36 +219,61 @@ def test_from_relu_computes_the_same_and_ibp_is_its_backpropagation(sizes):
     F.cross_entropy(relu_forward(layers, x), labels).backward()
     for w, layer in zip(network.gate_weights, layers[:-1], strict=True):
         assert_close(w.grad, layer.weight.grad)
+    assert len(network.gate_biases) == (len(sizes) - 2 if bias else 0)
+    for b, layer in zip(network.gate_biases, layers, strict=False):
+        assert_close(b.grad, layer.bias.grad)
     assert_close(network.bias.grad, layers[-1].bias.grad)
 
 
-def test_from_relu_of_the_linear_layer():
-    layers = relu_layers((6, 5, 3))
+def test_from_relu_takes_layers_with_and_without_biases():
+    layers = relu_layers((6, 5, 4, 3), bias=True)
+    layers[1].bias = None
+    network = TensorSwitching.from_relu(*layers)
+    x = torch.randn(20, 6, dtype=torch.float64)
+    assert_close(network(x), relu_forward(layers, x))
+    assert (network.gate_biases[1] == 0).all()
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_from_relu_of_the_linear_layer(bias):
+    layers = relu_layers((6, 5, 3), bias)
     layer = SwitchedLinear.from_relu(*layers, learn_gates="ibp")
     x = torch.randn(20, 6, dtype=torch.float64)
     assert_close(layer(x), relu_forward(layers, x))
     layer(x).square().sum().backward()
     relu_forward(layers, x).square().sum().backward()
     assert_close(layer.gate_weight.grad, layers[0].weight.grad)
+    if bias:
+        assert_close(layer.gate_bias.grad, layers[0].bias.grad)
 
 
+@pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(
     ("switch", "pool"), [("relu", None), ("relu", 2), ("none", 2), ("maxout", None), ("maxout", 2)]
 )
-def test_convolutional_ibp_is_the_backpropagation_of_the_scalar_network(switch, pool):
+def test_convolutional_ibp_is_the_backpropagation_of_the_scalar_network(switch, pool, bias):
     """The analysis weights are the product of a convolution and a 1×1 readout."""
-    first = nn.Conv2d(2, 6, 3, bias=False, dtype=torch.float64)
+    first = nn.Conv2d(2, 6, 3, bias=bias, dtype=torch.float64)
     pieces = 2 if switch == "maxout" else 1
     readout = nn.Conv2d(6 // pieces, 3, 1, dtype=torch.float64)
     layer = SwitchedConv2d(
-        2, 6, 3, 3, switch=switch, pool=pool, learn_gates="ibp", dtype=torch.float64
+        2,
+        6,
+        3,
+        3,
+        switch=switch,
+        pool=pool,
+        learn_gates="ibp",
+        gate_bias=bias,
+        dtype=torch.float64,
     )
     with torch.no_grad():
+        columns = readout.weight.flatten(1).t().repeat_interleave(pieces, 0)
         layer.gate_weight.copy_(first.weight)
-        layer.weight.copy_(
-            first.weight[..., None]
-            * readout.weight.flatten(1).t().repeat_interleave(pieces, 0)[:, None, None, None, :]
-        )
+        layer.weight.copy_(first.weight[..., None] * columns[:, None, None, None, :])
+        if bias:
+            layer.gate_bias.copy_(first.bias)
+            layer.constant.copy_(first.bias[:, None] * columns)
         layer.bias.copy_(readout.bias)
     x = torch.randn(3, 2, 8, 8, dtype=torch.float64)
     hidden = first(x)
@@ -256,6 +289,8 @@ def test_convolutional_ibp_is_the_backpropagation_of_the_scalar_network(switch, 
     expected.square().sum().backward()
     assert_close(layer.gate_weight.grad, first.weight.grad)
     assert_close(layer.bias.grad, readout.bias.grad)
+    if bias:
+        assert_close(layer.gate_bias.grad, first.bias.grad)
 
 
 def test_matches_the_original_inverted_backpropagation(golden):
@@ -386,12 +421,7 @@ def assert_golden(actual, expected):
             "4×4 pooling window with stride 4×4 does not fit",
         ),
         (
-            lambda: SwitchedLinear.from_relu(nn.Linear(3, 2), nn.Linear(2, 1)),
-            ValueError,
-            "hidden has a bias",
-        ),
-        (
-            lambda: SwitchedLinear.from_relu(nn.Linear(3, 2, bias=False), nn.Linear(4, 1)),
+            lambda: SwitchedLinear.from_relu(nn.Linear(3, 2), nn.Linear(4, 1)),
             ValueError,
             "out_features 2 but .* in_features 4",
         ),

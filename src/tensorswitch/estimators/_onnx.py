@@ -1,0 +1,151 @@
+"""Fitted estimators as torch modules and ONNX files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from tensorswitch.nn import TensorSwitching, to_onnx
+
+
+class Steps(nn.Module):
+    """Scaling, principal components and a constant input: the steps before a network.
+
+    ``((x − centre) / spread − mean) B``, each of which may be missing, computed in float64 as in
+    the estimators, and then a column with a constant.
+    """
+
+    centre: Tensor | None
+    spread: Tensor | None
+    mean: Tensor | None
+    basis: Tensor | None
+
+    def __init__(
+        self,
+        centre: Any = None,
+        spread: Any = None,
+        mean: Any = None,
+        basis: Any = None,
+        constant: float = 0.0,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        self.constant, self.dtype = float(constant), dtype
+        arrays = {"centre": centre, "spread": spread, "mean": mean, "basis": basis}
+        for name, array in arrays.items():
+            held = None if array is None else torch.tensor(np.asarray(array), dtype=torch.float64)
+            self.register_buffer(name, held)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the inputs of the network."""
+        if self.centre is not None or self.basis is not None:
+            x = x.double()
+        if self.centre is not None and self.spread is not None:
+            x = (x - self.centre) / self.spread
+        if self.basis is not None and self.mean is not None:
+            x = (x - self.mean) @ self.basis
+        x = x.to(self.dtype)
+        if not self.constant:
+            return x
+        return nn.functional.pad(x, (0, 1), value=self.constant)
+
+
+def ridge_network(front: Any, coef: np.ndarray, intercept: np.ndarray | None) -> nn.Module:
+    """Return the steps of a fitted ridge regression and its readout as one module."""
+    gate_weights = front.gate_weights
+    scaling = getattr(front, "scaling", None)
+    factor = None if scaling is None else scaling.factor
+    spread = None
+    if factor is not None:  # a factor of zero removes a column
+        spread = np.where(factor == 0, np.inf, 1 / np.where(factor == 0, 1, factor))
+    steps = Steps(
+        None if scaling is None else scaling.centre,
+        spread,
+        front.mean,
+        front.basis,
+        constant=1.0 if front.intercept else 0.0,
+        dtype=gate_weights[0].dtype,
+    )
+    *gates, n_in, outputs = coef.shape
+    readout = TensorSwitching(n_in, gates[::-1], outputs, dtype=gate_weights[0].dtype)
+    with torch.no_grad():
+        for parameter, weight in zip(readout.gate_weights, gate_weights, strict=True):
+            parameter.copy_(weight)
+        readout.weight.copy_(torch.as_tensor(coef))
+        assert readout.bias is not None
+        if intercept is not None:
+            readout.bias.copy_(torch.as_tensor(intercept))
+    return nn.Sequential(steps, readout).eval()
+
+
+class OnnxMixin:
+    """Give a fitted estimator the methods ``to_torch`` and ``to_onnx``."""
+
+    def to_torch(self) -> nn.Module:
+        """Return the fitted model as a torch module from features to outputs.
+
+        Returns
+        -------
+        torch.nn.Module
+            For classifiers the outputs whose largest decides the class (logits of networks, the
+            decision function of ridge regression, with a single output for two classes); for
+            regressors the predictions, as columns.
+        """
+        model: Any = self
+        check_is_fitted(model)
+        if hasattr(type(model), "network_"):
+            scale, targets = (getattr(model, n, None) for n in ("_scale", "_target_scale"))
+            steps = Steps(
+                getattr(scale, "centre", None),
+                getattr(scale, "spread", None),
+                constant=getattr(scale, "constant", 0.0),
+            )
+            network = [steps, model.network_]
+            if targets is not None and targets.centre is not None:
+                network.append(_Unscaled(targets.centre, targets.spread))
+            return nn.Sequential(*network).cpu().eval()
+        fitted = getattr(model, "_fitted", None)
+        front = model._front if fitted is None else fitted.front
+        return ridge_network(front, model.coef_, getattr(model, "intercept_", None))
+
+    def to_onnx(self, path: str | Path) -> None:
+        """Write the fitted model as an ONNX file, from features to the outputs of ``to_torch``.
+
+        The input ``x`` has the shape (rows, n_features) in float32, or in float64 if a ridge
+        regression was fitted with it; the output ``y`` has the shape (rows, outputs).
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write.
+
+        Raises
+        ------
+        ImportError
+            If the packages of the extra ``onnx`` are missing.
+        """
+        model: Any = self
+        network = self.to_torch()
+        dtype = next(p.dtype for p in network.parameters())
+        to_onnx(network, path, torch.zeros(2, model.n_features_in_, dtype=dtype))
+
+
+class _Unscaled(nn.Module):
+    """``z · spread + centre``: targets in their own units."""
+
+    centre: Tensor
+    spread: Tensor
+
+    def __init__(self, centre: np.ndarray, spread: np.ndarray) -> None:
+        super().__init__()
+        self.register_buffer("centre", torch.tensor(centre, dtype=torch.float32))
+        self.register_buffer("spread", torch.tensor(spread, dtype=torch.float32))
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Return predictions."""
+        return z * self.spread + self.centre

@@ -1,0 +1,112 @@
+"""A ReLU layer with small TS terms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tensorswitch._checks import check_dtype_device, check_floating, check_positive
+from tensorswitch.nn._relu import check_relu_layers
+from tensorswitch.switched import switched_linear
+
+
+class CompressedSwitching(nn.Module):
+    """Apply ``y = output(relu(hidden(x))) + Q Σ_j h_j C_jᵀ (P x)`` with ``h = H(hidden(x))``.
+
+    The TS layer that computes the same as a ReLU layer with n units has n times as many weights.
+    This one keeps the ReLU layer, and adds a TS layer between a projection ``P`` of the input to
+    ``rank`` features and a projection ``Q`` back: ``n · rank²`` weights. ``C`` starts at zero, so
+    that the layer starts as the ReLU layer it was built from. The gradient of ``hidden`` is that
+    of the ReLU layer; it does not pass through the gates of the added term.
+
+    Parameters
+    ----------
+    hidden : torch.nn.Linear
+        Hidden layer. It becomes part of this layer, without a copy.
+    output : torch.nn.Linear
+        Readout; likewise.
+    rank : int, default=4
+        Number of features of the copies, and of the outputs before ``Q``.
+
+    Attributes
+    ----------
+    hidden : torch.nn.Linear
+        Hidden layer, whose units are the gates.
+    output : torch.nn.Linear
+        Readout.
+    reduce : Parameter of shape (rank, in_features)
+        ``P``, with orthonormal rows at the start.
+    weight : Parameter of shape (gates, rank, rank)
+        ``C``, the analysis weights.
+    spread : Parameter of shape (out_features, rank)
+        ``Q``, with orthonormal columns at the start.
+
+    Raises
+    ------
+    ValueError
+        If the sizes of the layers do not agree, or ``rank`` exceeds one of them.
+
+    Examples
+    --------
+    >>> hidden, output = nn.Linear(5, 8), nn.Linear(8, 3)
+    >>> x = torch.randn(2, 5)
+    >>> layer = CompressedSwitching(hidden, output, rank=2)
+    >>> torch.equal(layer(x), output(hidden(x).relu()))
+    True
+    """
+
+    def __init__(self, hidden: nn.Linear, output: nn.Linear, rank: int = 4) -> None:
+        super().__init__()
+        check_positive(rank=rank)
+        check_relu_layers([hidden], output)
+        least = min(hidden.in_features, output.out_features)
+        if rank > least:
+            raise ValueError(
+                f"rank must be at most {least}, the smaller of in_features "
+                f"{hidden.in_features} and out_features {output.out_features}, got {rank}"
+            )
+        self.hidden, self.output, self.rank = hidden, output, rank
+        like: dict[str, Any] = {"device": hidden.weight.device, "dtype": hidden.weight.dtype}
+        self.reduce = nn.Parameter(torch.empty(rank, hidden.in_features, **like))
+        self.weight = nn.Parameter(torch.empty(hidden.out_features, rank, rank, **like))
+        self.spread = nn.Parameter(torch.empty(output.out_features, rank, **like))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new projections and set ``C`` to zero; the ReLU layer stays as it is."""
+        nn.init.orthogonal_(self.reduce)
+        nn.init.orthogonal_(self.spread)
+        nn.init.zeros_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the output of the layer.
+
+        Parameters
+        ----------
+        x : Tensor of shape (..., in_features)
+            Input.
+
+        Returns
+        -------
+        Tensor of shape (..., out_features)
+            Output.
+        """
+        check_floating("input", x)
+        check_dtype_device("input", x, "weight", self.weight)
+        if x.dim() < 1 or x.shape[-1] != self.hidden.in_features:
+            raise ValueError(
+                f"input must end in an axis of {self.hidden.in_features} in_features, "
+                f"got shape {tuple(x.shape)}"
+            )
+        scores = self.hidden(x)
+        gates = scores.detach().flatten(0, -2) > 0 if x.dim() > 1 else scores.detach()[None] > 0
+        copies = nn.functional.linear(x, self.reduce).reshape(-1, self.rank)
+        added = switched_linear(copies, gates, self.weight) @ self.spread.t()
+        y: Tensor = self.output(scores.relu())
+        return y + added.reshape(y.shape)
+
+    def extra_repr(self) -> str:
+        """Return the settings shown by ``repr``."""
+        return f"rank={self.rank}"

@@ -1,0 +1,329 @@
+"""The TS layer on the patches of images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from numbers import Integral
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tensorswitch._checks import check_positive
+from tensorswitch.inverted import with_pseudo_gradients
+from tensorswitch.nn._base import Switching
+from tensorswitch.nn._relu import bias_or_zeros
+from tensorswitch.switched import switched_linear
+from tensorswitch.switches import MaxPool2d, Routes, Switch, as_switch
+
+
+class SwitchedConv2d(Switching):
+    """Apply ``y = Σ_j H(w_j · p) V_jᵀ p + bias`` to every patch ``p`` of an image.
+
+    With ``pool``, the gate scores are max pooled: in each window, a unit copies the patch at the
+    position where its score is highest.
+
+    Parameters
+    ----------
+    in_channels : int
+        Number of channels of the input.
+    gates : int
+        Number of gates.
+    out_channels : int
+        Number of channels of the output.
+    kernel_size : int or tuple of (int, int)
+        Height and width of a patch.
+    stride : int or tuple of (int, int), default=1
+        Distance between patches.
+    padding : int or tuple of (int, int), default=0
+        Zeros added on each side of the image.
+    bias : bool, default=True
+        Whether to add a learned bias.
+    switch : Switch or {"relu", "none", "maxout", "maxout:PIECES"}, default="relu"
+        Rule that opens the gates; see :func:`tensorswitch.switches.as_switch`.
+    pool : int or tuple of (int, int), optional
+        Window of the max pooling, which is also its stride. The winning patch is copied only if
+        the switch opens the gate there. By default every patch is copied to its own position.
+    learn_gates : {None, "ibp"}, default=None
+        As in :class:`SwitchedLinear`.
+    gate_bias : bool, default=False
+        As in :class:`SwitchedLinear`.
+    dropout : float, default=0.0
+        Probability that an open gate closes in training mode. The other copies are divided by one
+        minus this probability, as in :class:`torch.nn.Dropout` of the units.
+    device : torch.device or str, optional
+        Device of the parameters.
+    dtype : torch.dtype, optional
+        Data type of the parameters.
+
+    Attributes
+    ----------
+    gate_weight : Parameter of shape (gates, in_channels, kernel height, kernel width)
+        Gate weights ``w_j``.
+    weight : Parameter of shape (gates, in_channels, kernel height, kernel width, out_channels)
+        Analysis weights ``V_j``.
+    bias : Parameter of shape (out_channels,) or None
+        Bias.
+    gate_bias : Parameter of shape (gates,) or None
+        Gate biases ``b_j``.
+    constant : Parameter of shape (gates, out_channels) or None
+        Analysis weights of the constant 1 in the copies: what each open unit adds to the output.
+
+    References
+    ----------
+    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 2.2 (footnote on max
+    pooling) and Sec. 4.3.
+
+    Examples
+    --------
+    >>> layer = SwitchedConv2d(3, 16, 8, kernel_size=3, padding=1, pool=2)
+    >>> layer(torch.randn(4, 3, 32, 32)).shape
+    torch.Size([4, 8, 16, 16])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        gates: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, int],
+        stride: int | tuple[int, int] = 1,
+        padding: int | tuple[int, int] = 0,
+        bias: bool = True,
+        *,
+        switch: Switch | str = "relu",
+        pool: int | tuple[int, int] | None = None,
+        learn_gates: str | None = None,
+        gate_bias: bool = False,
+        dropout: float = 0.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        check_positive(in_channels=in_channels, gates=gates, out_channels=out_channels)
+        switch = as_switch(switch)
+        switch.check_gates(gates)
+        self.in_channels, self.gates, self.out_channels = in_channels, gates, out_channels
+        self.switch = switch
+        self._set_dropout(dropout)
+        self.kernel_size, self.stride = _pair("kernel_size", kernel_size), _pair("stride", stride)
+        self.padding = _pair("padding", padding, least=0)
+        self.pool = None if pool is None else _pair("pool", pool)
+        self._make(
+            (gates, in_channels, *self.kernel_size, out_channels),
+            out_channels if bias else None,
+            learn_gates,
+            device=device,
+            dtype=dtype,
+        )
+        self.gate_weight = self._gate_parameter(
+            gates, in_channels, *self.kernel_size, device=device, dtype=dtype
+        )
+        self._make_constant(gates, out_channels, gate_bias, device=device, dtype=dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new weights and set the biases to zero."""
+        self._reset([self.gate_weight], [self.gate_bias, self.constant])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the output of the layer.
+
+        Parameters
+        ----------
+        x : Tensor of shape (..., in_channels, height, width)
+            Images.
+
+        Returns
+        -------
+        Tensor of shape (..., out_channels, out height, out width)
+            Output; its height and width are those of a convolution, divided by ``pool``.
+        """
+        x, lead = self._flat(x, self.in_channels, 0, 0)
+        patches, scores, routes, (height, width) = self.route(x)
+        gates, scale = self._dropped(routes.gates)
+        if scale != 1:
+            routes, patches, scores = replace(routes, gates=gates), patches * scale, scores * scale
+        y = self._read(patches, routes, scale)
+        if scores.requires_grad:
+            if routes.source is not None:
+                scores = scores.index_select(0, routes.source)
+            y = with_pseudo_gradients(
+                y,
+                [scores],
+                [routes.gates],
+                self.weight.flatten(1, 3),
+                [self.gate_weight.flatten(1)],
+                routes.target,
+                gate_bias=self.gate_bias,
+                constant=self.constant,
+            )
+        y = y.view(-1, height * width, self.out_channels).transpose(1, 2)
+        return y.reshape(*lead, self.out_channels, height, width)
+
+    def route(self, x: Tensor) -> tuple[Tensor, Tensor, Routes, tuple[int, int]]:
+        """Return the patches of images and where they go.
+
+        Parameters
+        ----------
+        x : Tensor of shape (images, in_channels, height, width)
+            Images.
+
+        Returns
+        -------
+        patches : Tensor of shape (images · positions, in_channels · kernel area)
+            The patches.
+        scores : Tensor of shape (images · positions, gates)
+            Their gate scores.
+        routes : Routes
+            From patches to output positions.
+        size : tuple of (int, int)
+            Height and width of the output.
+        """
+        height, width = self._positions(x)
+        patches = F.unfold(x, self.kernel_size, padding=self.padding, stride=self.stride)
+        patches = patches.transpose(1, 2).reshape(-1, patches.shape[1])
+        scores = self._scores(patches, self.gate_weight.flatten(1), self.gate_bias)
+        if self.pool is None:
+            return patches, scores, Routes(self.switch.open(scores.detach())), (height, width)
+        images = scores.detach().view(-1, height, width, self.gates).permute(0, 3, 1, 2)
+        routes = MaxPool2d(self.pool, switch=self.switch)(images)
+        return patches, scores, routes, (height // self.pool[0], width // self.pool[1])
+
+    def _positions(self, x: Tensor) -> tuple[int, int]:
+        """Return how many patches fit, from top to bottom and from left to right."""
+        height, width = (
+            (n + 2 * p - k) // s + 1
+            for n, p, k, s in zip(
+                x.shape[2:], self.padding, self.kernel_size, self.stride, strict=True
+            )
+        )
+        if height < 1 or width < 1:
+            raise ValueError(
+                f"a {self.kernel_size} kernel with padding {self.padding} does not fit in "
+                f"an image of {tuple(x.shape[2:])}"
+            )
+        return height, width
+
+    def _read(self, patches: Tensor, routes: Routes, scale: float) -> Tensor:
+        """Return the output rows of the copies that take the routes."""
+        y = switched_linear(patches, routes, self.weight.flatten(1, 3), self.bias)
+        if self.constant is None:
+            return y
+        added = (routes.gates.to(y.dtype) * scale) @ self.constant
+        return y + added if routes.target is None else y.index_add(0, routes.target, added)
+
+    def extra_repr(self) -> str:
+        """Return the settings shown by ``repr``."""
+        return (
+            f"in_channels={self.in_channels}, gates={self.gates}, "
+            f"out_channels={self.out_channels}, kernel_size={self.kernel_size}, "
+            f"stride={self.stride}, padding={self.padding}, bias={self.bias is not None}, "
+            f"switch={self.switch}, pool={self.pool}, learn_gates={self.learn_gates!r}, "
+            f"gate_bias={self.gate_bias is not None}, dropout={self.dropout}"
+        )
+
+    @classmethod
+    @torch.no_grad()
+    def from_relu(
+        cls,
+        hidden: nn.Conv2d,
+        output: nn.Conv2d,
+        *,
+        pool: int | tuple[int, int] | None = None,
+        learn_gates: str | None = None,
+        dropout: float = 0.0,
+    ) -> SwitchedConv2d:
+        """Return the layer that computes ``output(max_pool2d(relu(hidden(x)), pool))``.
+
+        Parameters
+        ----------
+        hidden : torch.nn.Conv2d
+            Hidden layer, without groups or dilation.
+        output : torch.nn.Conv2d
+            Readout with a 1×1 kernel.
+        pool : int or tuple of (int, int), optional
+            Window of the max pooling, which is also its stride.
+        learn_gates : {None, "ibp"}, default=None
+            As in :class:`SwitchedConv2d`.
+        dropout : float, default=0.0
+            Dropout before ``output``.
+
+        Returns
+        -------
+        SwitchedConv2d
+            The converted layer, with copies of the weights. It has gate biases if ``hidden`` has a
+            bias.
+
+        Raises
+        ------
+        ValueError
+            If the layers are of another kind, or their sizes do not agree.
+
+        Examples
+        --------
+        >>> hidden, output = nn.Conv2d(2, 4, 3), nn.Conv2d(4, 3, 1)
+        >>> x = torch.randn(1, 2, 6, 6)
+        >>> layer = SwitchedConv2d.from_relu(hidden, output)
+        >>> torch.allclose(layer(x), output(hidden(x).relu()), atol=1e-5)
+        True
+        """
+        check_convolution("hidden", hidden)
+        if output.kernel_size != (1, 1) or output.stride != (1, 1) or output.padding != (0, 0):
+            raise ValueError(
+                "output must have kernel size 1, stride 1 and no padding; "
+                f"got kernel_size {output.kernel_size}, stride {output.stride}, "
+                f"padding {output.padding}"
+            )
+        if hidden.out_channels != output.in_channels:
+            raise ValueError(
+                f"hidden has out_channels {hidden.out_channels} but "
+                f"output has in_channels {output.in_channels}"
+            )
+        layer = cls(
+            hidden.in_channels,
+            hidden.out_channels,
+            output.out_channels,
+            hidden.kernel_size,  # type: ignore[arg-type]
+            hidden.stride,  # type: ignore[arg-type]
+            hidden.padding,  # type: ignore[arg-type]
+            output.bias is not None,
+            pool=pool,
+            learn_gates=learn_gates,
+            gate_bias=hidden.bias is not None,
+            dropout=dropout,
+            device=hidden.weight.device,
+            dtype=hidden.weight.dtype,
+        )
+        columns = output.weight.flatten(1).t()  # (gates, out)
+        layer.gate_weight.copy_(hidden.weight)
+        layer.weight.copy_(hidden.weight[..., None] * columns[:, None, None, None, :])
+        if layer.gate_bias is not None and layer.constant is not None:
+            layer.gate_bias.copy_(bias_or_zeros(hidden))
+            layer.constant.copy_(layer.gate_bias[:, None] * columns)
+        if layer.bias is not None:
+            layer.bias.copy_(bias_or_zeros(output))
+        return layer
+
+
+def check_convolution(name: str, layer: nn.Conv2d) -> None:
+    """Raise unless patches of this convolution are those of :class:`SwitchedConv2d`."""
+    for setting, value, wanted in (
+        ("groups", layer.groups, 1),
+        ("dilation", layer.dilation, (1, 1)),
+        ("padding_mode", layer.padding_mode, "zeros"),
+    ):
+        if value != wanted:
+            raise ValueError(f"{name} has {setting}={value!r}; only {wanted!r} can be converted")
+    if isinstance(layer.padding, str):
+        raise ValueError(f"{name} has padding={layer.padding!r}; give the padding as a number")
+
+
+def _pair(name: str, value: int | tuple[int, int], least: int = 1) -> tuple[int, int]:
+    pair = tuple(value) if isinstance(value, Sequence) else (value, value)
+    if len(pair) != 2 or not all(isinstance(v, Integral) and v >= least for v in pair):
+        raise ValueError(
+            f"{name} must be an integer or a pair of integers of at least {least}, got {value!r}"
+        )
+    return int(pair[0]), int(pair[1])

@@ -1,0 +1,236 @@
+"""Deep TS networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tensorswitch._checks import check_positive
+from tensorswitch.inverted import with_pseudo_gradients
+from tensorswitch.nn._base import Switching
+from tensorswitch.nn._relu import bias_or_zeros, check_relu_layers
+from tensorswitch.switched import switched_linear
+from tensorswitch.switches import Switch, as_switch, combine_gates
+
+
+class TensorSwitching(Switching):
+    """Apply a linear readout to the deep TS tensor of the input.
+
+    ``y = W_Z vec(Z_L) + bias`` with ``Z_L = H(W_L x_{L-1}) ⊗ … ⊗ H(W_1 x) ⊗ x``. The gates are
+    those of the scalar network with the same gate weights, ``x_l = max(0, W_l x_{l-1})`` for the
+    ReLU switch. The readout has ``n_L · … · n_1 · n_0`` weights per output, but ``Z_L`` is never
+    formed.
+
+    Parameters
+    ----------
+    in_features : int
+        Size of the last axis of the input, n_0.
+    gates : sequence of int
+        Number of gates of each layer, (n_1, …, n_L).
+    out_features : int
+        Size of the last axis of the output.
+    bias : bool, default=True
+        Whether to add a learned bias.
+    switch : Switch or {"relu", "none", "maxout", "maxout:PIECES"}, default="relu"
+        Rule that opens the gates; see :func:`tensorswitch.switches.as_switch`.
+    learn_gates : {None, "ibp"}, default=None
+        None keeps the gates fixed, without gradient and weight decay. ``"ibp"`` trains them by
+        inverted backpropagation.
+    gate_bias : bool, default=False
+        Whether gates have biases, ``h_l = H(W_l x_{l-1} + b_l)``. A constant 1 then joins the
+        inputs and the units of every layer but the last: ``Z_L = h_L ⊗ [h_{L-1}, 1] ⊗ … ⊗ [h_1, 1]
+        ⊗ [x, 1]``. The biases start at zero. The paper has none.
+    device : torch.device or str, optional
+        Device of the parameters.
+    dtype : torch.dtype, optional
+        Data type of the parameters.
+
+    Attributes
+    ----------
+    gate_weights : ParameterList
+        Gate weights ``W_l`` of each layer, of shape (n_l, units of layer l - 1).
+    gate_biases : ParameterList
+        Gate biases ``b_l`` of each layer, of shape (n_l,); empty without ``gate_bias``.
+    weight : Parameter of shape (n_L, …, n_1, n_0, out_features)
+        Analysis weights ``W_Z``. With ``gate_bias``, all axes but the first and the last are
+        longer by one.
+    bias : Parameter of shape (out_features,) or None
+        Bias.
+
+    References
+    ----------
+    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Eq. (3) and Eq. (6).
+
+    Examples
+    --------
+    >>> network = TensorSwitching(20, (16, 8), 10)
+    >>> network(torch.randn(4, 20)).shape
+    torch.Size([4, 10])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        gates: Sequence[int],
+        out_features: int,
+        bias: bool = True,
+        *,
+        switch: Switch | str = "relu",
+        learn_gates: str | None = None,
+        gate_bias: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        switch = as_switch(switch)
+        gates = tuple(gates) if isinstance(gates, Sequence) else (gates,)
+        if not gates:
+            raise ValueError("gates must name at least one layer, such as (64, 64)")
+        check_positive(
+            in_features=in_features,
+            out_features=out_features,
+            **{f"gates[{i}]": n for i, n in enumerate(gates)},
+        )
+        for n in gates:
+            switch.check_gates(n)
+        self.in_features, self.gates, self.out_features = in_features, gates, out_features
+        self.switch = switch
+        one = int(gate_bias)
+        self._make(
+            (gates[-1], *(n + one for n in gates[-2::-1]), in_features + one, out_features),
+            out_features if bias else None,
+            learn_gates,
+            device=device,
+            dtype=dtype,
+        )
+        sizes = (in_features, *(n // switch.pieces for n in gates))
+        self.gate_weights = nn.ParameterList(
+            self._gate_parameter(n, n_below, device=device, dtype=dtype)
+            for n_below, n in zip(sizes, gates, strict=False)
+        )
+        self.gate_biases = nn.ParameterList(
+            self._gate_parameter(n, device=device, dtype=dtype) for n in gates if gate_bias
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new weights and set the biases to zero."""
+        self._reset(list(self.gate_weights), list(self.gate_biases))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the output of the network.
+
+        Parameters
+        ----------
+        x : Tensor of shape (..., in_features)
+            Input.
+
+        Returns
+        -------
+        Tensor of shape (..., out_features)
+            Output.
+        """
+        x, lead = self._flat(x, self.in_features)
+        scores, gates, activity = [], [], x.detach()
+        biases: list[Any] = list(self.gate_biases) or [None] * len(self.gates)
+        for layer, w in enumerate(self.gate_weights):
+            s = self._scores(activity, w, biases[layer])
+            h = self.switch.open(s.detach())
+            activity = self.switch.units(s.detach())
+            if len(self.gate_biases) and layer < len(self.gates) - 1:  # the constant unit
+                s, h = F.pad(s, (0, 1), value=1.0), F.pad(h, (0, 1), value=True)
+            scores.append(s)
+            gates.append(h)
+        copies = F.pad(x, (0, 1), value=1.0) if len(self.gate_biases) else x
+        y = switched_linear(copies, combine_gates(gates), self.weight.flatten(0, -3), self.bias)
+        if any(s.requires_grad for s in scores):
+            y = with_pseudo_gradients(y, scores, gates, self.weight, self._extended_gates())
+        return y if len(lead) == 1 else y.reshape(*lead, self.out_features)
+
+    def _extended_gates(self) -> list[Tensor]:
+        """Return gate weights that act on copies: each piece of a unit and the constant has one."""
+        first, *above = self.gate_weights
+        extended = [first, *(w.repeat_interleave(self.switch.pieces, 1) for w in above)]
+        if not len(self.gate_biases):
+            return extended
+        extended = [
+            torch.cat([w, b.unsqueeze(1)], 1)
+            for w, b in zip(extended, self.gate_biases, strict=True)
+        ]
+        for layer, w in enumerate(extended[:-1]):  # the constant unit is open for the constant 1
+            unit = torch.zeros_like(w[:1])
+            unit[0, -1] = 1
+            extended[layer] = torch.cat([w, unit])
+        return extended
+
+    def extra_repr(self) -> str:
+        """Return the settings shown by ``repr``."""
+        return (
+            f"in_features={self.in_features}, gates={self.gates}, "
+            f"out_features={self.out_features}, bias={self.bias is not None}, "
+            f"switch={self.switch}, learn_gates={self.learn_gates!r}, "
+            f"gate_bias={len(self.gate_biases) > 0}"
+        )
+
+    @classmethod
+    @torch.no_grad()
+    def from_relu(cls, *layers: nn.Linear, learn_gates: str | None = None) -> TensorSwitching:
+        """Return the network that computes the same as a ReLU network.
+
+        Parameters
+        ----------
+        *layers : torch.nn.Linear
+            Hidden layers from the input up, then the readout. If a hidden layer has a bias, the
+            network has gate biases.
+        learn_gates : {None, "ibp"}, default=None
+            As in :class:`TensorSwitching`.
+
+        Returns
+        -------
+        TensorSwitching
+            The converted network, with copies of the weights.
+
+        Raises
+        ------
+        ValueError
+            If the sizes of the layers do not agree.
+
+        Examples
+        --------
+        >>> first, second, output = nn.Linear(5, 4), nn.Linear(4, 3), nn.Linear(3, 2)
+        >>> x = torch.randn(2, 5)
+        >>> network = TensorSwitching.from_relu(first, second, output)
+        >>> torch.allclose(network(x), output(second(first(x).relu()).relu()), atol=1e-6)
+        True
+        """
+        if len(layers) < 2:
+            raise ValueError(
+                f"from_relu needs at least one hidden layer and a readout, got {len(layers)} layers"
+            )
+        *hidden, output = layers
+        check_relu_layers(hidden, output)
+        network = cls(
+            hidden[0].in_features,
+            [layer.out_features for layer in hidden],
+            output.out_features,
+            output.bias is not None,
+            learn_gates=learn_gates,
+            gate_bias=any(layer.bias is not None for layer in hidden),
+            device=output.weight.device,
+            dtype=output.weight.dtype,
+        )
+        for w, layer in zip(network.gate_weights, hidden, strict=True):
+            w.copy_(layer.weight)
+        for b, layer in zip(network.gate_biases, hidden, strict=False):
+            b.copy_(bias_or_zeros(layer))
+        product = output.weight.t()  # (n_L, out), then one more axis for each layer below
+        for w in reversed(network._extended_gates()):
+            product = product.unsqueeze(-2) * w.unsqueeze(-1)
+        network.weight.copy_(product)
+        if network.bias is not None:
+            network.bias.copy_(output.bias)
+        return network

@@ -1,0 +1,215 @@
+"""The TS layer on vectors."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from tensorswitch._checks import check_positive
+from tensorswitch.inverted import with_pseudo_gradients
+from tensorswitch.nn._base import Switching
+from tensorswitch.nn._relu import check_relu_layers
+from tensorswitch.switched import switched_linear
+from tensorswitch.switches import Switch, as_switch
+
+
+class SwitchedLinear(Switching):
+    """Apply ``y = Σ_j H(w_j · x) V_jᵀ x + bias`` to the last axis of the input.
+
+    This is a TS layer with linear rotation-compression (LRC), or the readout of a TS layer.
+    Weights are initialised from the Glorot uniform distribution, the bias with zeros.
+
+    Parameters
+    ----------
+    in_features : int
+        Size of the last axis of the input.
+    gates : int
+        Number of gates.
+    out_features : int
+        Size of the last axis of the output.
+    bias : bool, default=True
+        Whether to add a learned bias.
+    switch : Switch or {"relu", "none", "maxout", "maxout:PIECES"}, default="relu"
+        Rule that opens the gates; see :func:`tensorswitch.switches.as_switch`.
+    learn_gates : {None, "ibp"}, default=None
+        None keeps the gates fixed, without gradient and weight decay. ``"ibp"`` trains them by
+        inverted backpropagation.
+    gate_bias : bool, default=False
+        Whether gates have biases, ``H(w_j · x + b_j)``, and units copy ``[x, 1]`` instead of ``x``.
+        Both start at zero. The paper has none.
+    dropout : float, default=0.0
+        Probability that an open gate closes in training mode. The other copies are divided by one
+        minus this probability, as in :class:`torch.nn.Dropout` of the units.
+    device : torch.device or str, optional
+        Device of the parameters.
+    dtype : torch.dtype, optional
+        Data type of the parameters.
+
+    Attributes
+    ----------
+    gate_weight : Parameter of shape (gates, in_features)
+        Gate weights ``w_j``, the paper's activation weights.
+    weight : Parameter of shape (gates, in_features, out_features)
+        Analysis weights ``V_j``, the paper's ``W*``.
+    bias : Parameter of shape (out_features,) or None
+        Bias.
+    gate_bias : Parameter of shape (gates,) or None
+        Gate biases ``b_j``.
+    constant : Parameter of shape (gates, out_features) or None
+        Analysis weights of the constant 1 in the copies: what each open unit adds to the output.
+
+    References
+    ----------
+    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 4.3 (LRC) and Eq. (6)
+    (inverted backpropagation).
+
+    Examples
+    --------
+    >>> layer = SwitchedLinear(20, 64, 10, learn_gates="ibp")
+    >>> layer(torch.randn(8, 20)).shape
+    torch.Size([8, 10])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        gates: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        switch: Switch | str = "relu",
+        learn_gates: str | None = None,
+        gate_bias: bool = False,
+        dropout: float = 0.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        check_positive(in_features=in_features, gates=gates, out_features=out_features)
+        switch = as_switch(switch)
+        switch.check_gates(gates)
+        self.in_features, self.gates, self.out_features = in_features, gates, out_features
+        self.switch = switch
+        self._set_dropout(dropout)
+        self._make(
+            (gates, in_features, out_features),
+            out_features if bias else None,
+            learn_gates,
+            device=device,
+            dtype=dtype,
+        )
+        self.gate_weight = self._gate_parameter(gates, in_features, device=device, dtype=dtype)
+        self._make_constant(gates, out_features, gate_bias, device=device, dtype=dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new weights and set the biases to zero."""
+        self._reset([self.gate_weight], [self.gate_bias, self.constant])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the output of the layer.
+
+        Parameters
+        ----------
+        x : Tensor of shape (..., in_features)
+            Input.
+
+        Returns
+        -------
+        Tensor of shape (..., out_features)
+            Output.
+        """
+        x, lead = self._flat(x, self.in_features)
+        scores = self._scores(x, self.gate_weight, self.gate_bias)
+        h, scale = self._dropped(self.switch.open(scores.detach()))
+        if scale != 1:
+            x, scores = x * scale, scores * scale
+        y = switched_linear(x, h, self.weight, self.bias)
+        if self.constant is not None:
+            y = y + (h.to(y.dtype) * scale) @ self.constant
+        if scores.requires_grad:
+            y = with_pseudo_gradients(
+                y,
+                [scores],
+                [h],
+                self.weight,
+                [self.gate_weight],
+                gate_bias=self.gate_bias,
+                constant=self.constant,
+            )
+        return y if len(lead) == 1 else y.reshape(*lead, self.out_features)
+
+    def extra_repr(self) -> str:
+        """Return the settings shown by ``repr``."""
+        return (
+            f"in_features={self.in_features}, gates={self.gates}, "
+            f"out_features={self.out_features}, bias={self.bias is not None}, "
+            f"switch={self.switch}, learn_gates={self.learn_gates!r}, "
+            f"gate_bias={self.gate_bias is not None}, dropout={self.dropout}"
+        )
+
+    @classmethod
+    @torch.no_grad()
+    def from_relu(
+        cls,
+        hidden: nn.Linear,
+        output: nn.Linear,
+        *,
+        learn_gates: str | None = None,
+        dropout: float = 0.0,
+    ) -> SwitchedLinear:
+        """Return the layer that computes ``output(relu(hidden(x)))``.
+
+        Its gates are those of ``hidden``, and ``V_j`` is the outer product of row ``j`` of
+        ``hidden.weight`` and column ``j`` of ``output.weight``. It has gate biases if ``hidden``
+        has a bias.
+
+        Parameters
+        ----------
+        hidden : torch.nn.Linear
+            Hidden layer.
+        output : torch.nn.Linear
+            Readout.
+        learn_gates : {None, "ibp"}, default=None
+            As in :class:`SwitchedLinear`.
+        dropout : float, default=0.0
+            Dropout between the ReLU and ``output``.
+
+        Returns
+        -------
+        SwitchedLinear
+            The converted layer, with copies of the weights.
+
+        Raises
+        ------
+        ValueError
+            If the sizes of the layers do not agree.
+
+        Examples
+        --------
+        >>> hidden, output = nn.Linear(5, 4), nn.Linear(4, 3)
+        >>> x = torch.randn(2, 5)
+        >>> layer = SwitchedLinear.from_relu(hidden, output)
+        >>> torch.allclose(layer(x), output(hidden(x).relu()), atol=1e-6)
+        True
+        """
+        check_relu_layers([hidden], output)
+        layer = cls(
+            hidden.in_features,
+            hidden.out_features,
+            output.out_features,
+            output.bias is not None,
+            learn_gates=learn_gates,
+            gate_bias=hidden.bias is not None,
+            dropout=dropout,
+            device=hidden.weight.device,
+            dtype=hidden.weight.dtype,
+        )
+        layer.gate_weight.copy_(hidden.weight)
+        layer.weight.copy_(hidden.weight[:, :, None] * output.weight.t()[:, None, :])
+        if layer.gate_bias is not None and layer.constant is not None:
+            layer.gate_bias.copy_(hidden.bias)
+            layer.constant.copy_(hidden.bias[:, None] * output.weight.t())
+        if layer.bias is not None:
+            layer.bias.copy_(output.bias)
+        return layer

@@ -1,0 +1,79 @@
+"""Export to ONNX."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from tensorswitch._files import replacing
+
+
+def to_onnx(module: nn.Module, path: str | Path, example: Tensor) -> None:
+    """Write a network as an ONNX file that takes any number of rows.
+
+    The switched linear map is written in plain operations, so that ONNX Runtime needs nothing
+    else. They build the expanded tensor: memory grows with rows × gates × the smaller of inputs
+    and outputs. The network is exported in evaluation mode.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Network with one input and one output. It is not modified.
+    path : str or Path
+        File to write, all of it or nothing.
+    example : Tensor of shape (rows, ...)
+        Input whose first axis stands for any number of rows; at least two.
+
+    Raises
+    ------
+    ImportError
+        If the packages of the extra ``onnx`` are missing.
+
+    Examples
+    --------
+    >>> to_onnx(SwitchedLinear(4, 8, 2), "layer.onnx", torch.randn(2, 4))  # doctest: +SKIP
+    """
+    missing = [p for p in ("onnx", "onnxscript") if importlib.util.find_spec(p) is None]
+    if missing:
+        raise ImportError(
+            f"export to ONNX needs {' and '.join(missing)}: pip install 'tensorswitch[onnx]'"
+        )
+    rows = torch.export.Dim("rows", min=1, max=1 << 30)
+    with _evaluating(module), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns about its own internals
+        program = torch.onnx.export(
+            module,
+            (example,),
+            dynamo=True,
+            dynamic_shapes=({0: rows},),
+            input_names=["x"],
+            output_names=["y"],
+            verbose=False,
+        )
+    assert program is not None
+    with replacing(path) as partial:
+        partial.write_bytes(program.model_proto.SerializeToString())
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    """Put the module in evaluation mode, and silence the exporter's progress."""
+    modes = {m: m.training for m in module.modules()}
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    try:
+        log.setLevel(logging.ERROR)
+        module.eval()
+        with torch.no_grad():
+            yield
+    finally:
+        log.setLevel(level)
+        for m, training in modes.items():
+            m.training = training

@@ -1,0 +1,145 @@
+"""The map, the outer sum and the gradients of the map, for a given strategy, in blocks of rows.
+
+    map      F(x, V)_b = Σ_j h_bj V_jᵀ x_b
+    outer    O(x, δ)_j = Σ_b h_bj x_b δ_bᵀ
+
+The gradients of the map are ``F(δ, Vᵀ)`` and ``O(x, δ)``, computed together to share the gathered
+rows. Nothing here is recorded by autograd.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+
+from tensorswitch._memory import empty
+from tensorswitch.switched._blocks import accumulator, cut, joined
+from tensorswitch.switched._dense import dense_backward, dense_forward
+from tensorswitch.switched._grouped import grouped_backward, grouped_forward
+from tensorswitch.switched._plans import Plan, flipped_units, make_plan
+
+ROW_BLOCK = 8192  # rows per block, so that gathered copies stay in cache and buffers are reused
+
+
+@dataclass
+class Census:
+    """What is known of a tensor of gates.
+
+    ``flipped`` marks the flipped units, or is None if there are none; ``routed`` is the fraction
+    of gates that take part in routing after that; ``share`` is the fraction of flipped units.
+    """
+
+    version: int
+    flipped: Tensor | None
+    routed: float
+    share: float
+    plans: dict[tuple[int, int, int], list[Plan]] = field(default_factory=dict)
+
+
+# From the forward to the backward pass, as long as the gates exist.
+_known: WeakIdKeyDictionary = WeakIdKeyDictionary()
+
+
+def census(gates: Tensor, keep: bool = False) -> Census:
+    """Return the census of the gates, from memory if ``keep`` was set in an earlier call."""
+    version = -1 if gates.is_inference() else gates._version
+    found: Census | None = _known.get(gates)
+    if found is not None and found.version == version:
+        return found
+    opened = gates.view(torch.uint8).sum(0, dtype=torch.int32)
+    found = Census(version, *flipped_units(opened, len(gates)))
+    if keep and version >= 0:
+        _known[gates] = found
+    return found
+
+
+def map_rows(x: Tensor, gates: Tensor, weight: Tensor, group: int, keep: bool = False) -> Tensor:
+    """Return ``F(x, V)``; ``keep`` remembers the plans for the gradients."""
+    if not weight.is_contiguous() and weight.mT.is_contiguous():
+        return gradients(weight.new_empty(0), gates, weight.mT, x, group, need_weight=False)[0]
+    x, weight = x.contiguous(), weight.contiguous()
+    if not group:
+        h = gates.to(x.dtype)
+        parts = [dense_forward(part, part_h, weight) for part, part_h in cut(ROW_BLOCK, x, h)]
+        return joined(parts).to(x.dtype)
+    known = census(gates, keep)
+    signs = _signs(known, x)
+    plans = _plans(known, gates, group, *weight.shape[1:])
+    parts = [
+        grouped_forward(part, plan, group, weight, signs)
+        for (part,), plan in zip(cut(ROW_BLOCK, x), plans, strict=True)
+    ]
+    y = joined(parts)
+    if known.flipped is not None:
+        y += x @ _total(known.flipped, weight)
+    return y.to(x.dtype)
+
+
+def gradients(
+    x: Tensor,
+    gates: Tensor,
+    weight: Tensor,
+    delta: Tensor,
+    group: int,
+    need_x: bool = True,
+    need_weight: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """Return the gradients of ``x`` and of the weight; an empty tensor for one not needed."""
+    delta = delta.contiguous()
+    x = x.contiguous() if need_weight else delta
+    weight = weight.contiguous() if need_x else weight
+    shape, sums = weight.shape, accumulator(x)  # sums over rows need float32 at least
+    known = census(gates) if group else None
+    signs = None if known is None else _signs(known, delta)
+    plans = None if known is None else _plans(known, gates, group, *shape[1:])
+    h = gates if group else gates.to(delta.dtype)
+    parts, total = [], None
+    for number, (part_x, part_h, part_delta) in enumerate(cut(ROW_BLOCK, x, h, delta)):
+        part = empty(shape, sums, x.device) if need_weight else None
+        if plans is not None:
+            parts.append(
+                grouped_backward(
+                    part_x, plans[number], group, weight, part_delta, need_x, part, signs
+                )
+            )
+        else:
+            parts.append(dense_backward(part_x, part_h, weight, part_delta, need_x, part))
+        total = part if total is None or part is None else total.add_(part)
+    grad_x = joined(parts) if need_x else delta.new_empty(0)
+    if known is not None and known.flipped is not None:
+        if need_x:
+            grad_x += delta @ _total(known.flipped, weight).t()
+        if total is not None:
+            flipped = known.flipped.nonzero().squeeze(1)
+            common = (x.t() @ delta).to(sums)
+            total.index_add_(0, flipped, common.expand(len(flipped), -1, -1))
+    return grad_x.to(delta.dtype), delta.new_empty(0) if total is None else total.to(weight.dtype)
+
+
+def outer(x: Tensor, gates: Tensor, delta: Tensor, group: int) -> Tensor:
+    """Return ``O(x, δ)``."""
+    shape = (gates.shape[1], x.shape[1], delta.shape[1])
+    weight = x.new_empty(1).expand(shape)  # only its shape and dtype are used
+    return gradients(x, gates, weight, delta, group, need_x=False)[1]
+
+
+def _plans(known: Census, gates: Tensor, group: int, n_in: int, n_out: int) -> list[Plan]:
+    key = (group, n_in, n_out)
+    plans = known.plans.get(key)
+    if plans is None:
+        routed = gates if known.flipped is None else gates ^ known.flipped
+        plans = [make_plan(part, group, n_in, n_out) for (part,) in cut(ROW_BLOCK, routed)]
+        known.plans[key] = plans
+    return plans
+
+
+def _signs(known: Census, x: Tensor) -> Tensor | None:
+    return None if known.flipped is None else 1 - 2 * known.flipped.to(x.dtype)
+
+
+def _total(flipped: Tensor, weight: Tensor) -> Tensor:
+    """Return the sum of the weights of the flipped units."""
+    return (flipped.to(weight.dtype) @ weight.flatten(1)).view(weight.shape[1:])

@@ -1,0 +1,69 @@
+"""Fitted estimators as torch modules and in ONNX Runtime."""
+
+import numpy as np
+import pytest
+import torch
+
+from tensorswitch.estimators import (
+    TSMLPClassifier,
+    TSMLPRegressor,
+    TSRidgeClassifier,
+    TSRidgeRegressor,
+)
+
+
+def table(rows=120):
+    random = np.random.RandomState(0)
+    X = random.randn(rows, 5) * [1, 10, 0.1, 1, 1] + [0, 300, 0, 5, 0]
+    return X, (X[:, 0] * X[:, 3] > 0).astype(int) + (X[:, 4] > 1)
+
+
+MODELS = {
+    "ridge": lambda X, y: TSRidgeClassifier((8,), random_state=0).fit(X, y),
+    "ridge with components": lambda X, y: TSRidgeRegressor(
+        (6, 4), components=3, random_state=0
+    ).fit(X, np.column_stack([y, -y])),
+    "mlp": lambda X, y: TSMLPClassifier((8,), max_iter=2, random_state=0).fit(X, y),
+    "mlp regressor": lambda X, y: TSMLPRegressor((8,), max_iter=2, random_state=0).fit(X, y),
+}
+
+
+def outputs(model, X):
+    for name in ("decision_function", "predict"):
+        if hasattr(model, name) and not isinstance(model, TSMLPClassifier):
+            found = getattr(model, name)(X)
+            return found.reshape(len(X), -1)
+    return model.predict_proba(X)
+
+
+def probabilities(model, y):
+    return torch.as_tensor(y).softmax(1).numpy() if isinstance(model, TSMLPClassifier) else y
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_module_computes_the_outputs(name):
+    X, y = table()
+    model = MODELS[name](X, y)
+    module = model.to_torch()
+    dtype = next(p.dtype for p in module.parameters())
+    with torch.no_grad():
+        found = module(torch.as_tensor(X, dtype=dtype)).numpy()
+    np.testing.assert_allclose(probabilities(model, found), outputs(model, X), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["ridge", "mlp"])
+def test_a_file_runs_in_onnx_runtime(name, tmp_path):
+    runtime = pytest.importorskip("onnxruntime")
+    X, y = table()
+    X = X.astype(np.float32)
+    model = MODELS[name](X, y)
+    model.to_onnx(tmp_path / "model.onnx")
+    session = runtime.InferenceSession(tmp_path / "model.onnx")
+    found = session.run(None, {"x": X})[0]
+    np.testing.assert_allclose(probabilities(model, found), outputs(model, X), rtol=1e-4, atol=1e-5)
+
+
+def test_an_unfitted_estimator_is_refused(tmp_path):
+    with pytest.raises(Exception, match="not fitted yet"):
+        TSRidgeClassifier().to_onnx(tmp_path / "model.onnx")

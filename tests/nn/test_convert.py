@@ -1,0 +1,178 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from tensorswitch import CompressedSwitching, SwitchedConv2d, SwitchedLinear, convert
+from tensorswitch.nn._converted import SwitchedReadout2d
+
+
+class Functional(nn.Module):
+    """The same layers, called as functions."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(2, 4, 3), nn.Conv2d(4, 3, 3, stride=2, padding=1)
+        self.last = nn.Linear(3 * 3 * 3, 5)
+
+    def forward(self, x):
+        x = self.second(F.relu(self.first(x))).relu()
+        return self.last(torch.flatten(x, 1))
+
+
+NETWORKS = {
+    "mlp": (
+        lambda: nn.Sequential(
+            nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 7), nn.ReLU(), nn.Linear(7, 3)
+        ),
+        (6,),
+        [SwitchedLinear],
+    ),
+    "batch norm and dropout": (
+        lambda: nn.Sequential(
+            nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 3)
+        ),
+        (6,),
+        [SwitchedLinear],
+    ),
+    "1×1 readout": (
+        lambda: nn.Sequential(nn.Conv2d(2, 5, 3, padding=1), nn.ReLU(), nn.Conv2d(5, 3, 1)),
+        (2, 7, 6),
+        [SwitchedConv2d],
+    ),
+    "pooled": (
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 5, 3, bias=False),
+            nn.BatchNorm2d(5),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(2),
+            nn.Conv2d(5, 3, 3, padding=1),
+        ),
+        (2, 10, 9),
+        [SwitchedConv2d],
+    ),
+    "flattened": (
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 5, 3),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Dropout(0.2),
+            nn.Flatten(),
+            nn.Linear(5 * 4 * 3, 4),
+        ),
+        (2, 10, 8),
+        [SwitchedReadout2d],
+    ),
+    "functional": (Functional, (2, 8, 8), [SwitchedConv2d]),
+}
+
+
+def trained(build):
+    """A network with statistics and biases that are not those of a new one."""
+    network = build()
+    for layer in network.modules():
+        if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
+            nn.init.normal_(layer.running_mean)
+            nn.init.uniform_(layer.running_var, 0.5, 2)
+            nn.init.normal_(layer.weight)
+            nn.init.normal_(layer.bias)
+    return network.eval()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_converted_network_computes_the_same(name):
+    build, shape, kinds = NETWORKS[name]
+    network = trained(build)
+    before = copy.deepcopy(network.state_dict())
+    converted = convert(network)
+    found = [type(layer) for layer in converted.modules()]
+    assert all(kind in found for kind in kinds)
+    x = torch.randn(4, *shape, requires_grad=True)
+    expected, y = network(x), converted(x)
+    assert_close(y, expected, rtol=1e-5, atol=1e-5)
+    error = torch.randn_like(y)
+    grads = [torch.autograd.grad(out, x, error)[0] for out in (y, expected)]
+    assert_close(*grads, rtol=1e-4, atol=1e-5)
+    for key, value in network.state_dict().items():
+        assert torch.equal(value, before[key])
+
+
+def test_only_the_named_layers_are_converted():
+    network = trained(NETWORKS["mlp"][0])
+    converted = convert(network, ["2"])
+    assert [type(layer) for layer in converted.children()] == [nn.Linear, nn.ReLU, SwitchedLinear]
+    x = torch.randn(4, 6)
+    assert_close(converted(x), network(x), rtol=1e-5, atol=1e-5)
+
+
+def test_a_compressed_network_starts_as_the_network_and_learns():
+    network = trained(NETWORKS["mlp"][0])
+    converted = convert(network, rank=3)
+    x = torch.randn(4, 6)
+    assert_close(converted(x), network(x))
+    (layer,) = (m for m in converted.modules() if isinstance(m, CompressedSwitching))
+    assert layer.weight.shape == (8, 3, 3)
+    converted(x).square().sum().backward()
+    assert (layer.weight.grad != 0).any()
+    slow = layer.hidden(x) > 0
+    with torch.no_grad():
+        nn.init.normal_(layer.weight)
+        terms = torch.einsum("bj,jio,bi->bo", slow.float(), layer.weight, x @ layer.reduce.T)
+        expected = layer.output(layer.hidden(x).relu()) + terms @ layer.spread.T
+        assert_close(layer(x), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_dropout_of_units_is_dropout_of_gates():
+    torch.manual_seed(1)
+    hidden, output = nn.Linear(6, 500), nn.Linear(500, 3)
+    layer = SwitchedLinear.from_relu(hidden, output, dropout=0.5)
+    x = torch.randn(1, 6)
+    exact = output(hidden(x).relu())
+    assert_close(layer.eval()(x), exact, rtol=1e-4, atol=1e-5)
+    samples = torch.stack([layer.train()(x) for _ in range(400)]).detach()
+    units = hidden(x).relu()
+    twins = torch.stack([output(F.dropout(units, 0.5)) for _ in range(400)]).detach()
+    assert_close(samples.mean(0), exact, rtol=0, atol=4 * twins.std().item() / 400**0.5)
+    assert 0.85 < samples.std(0).norm() / twins.std(0).norm() < 1.15
+
+
+@pytest.mark.parametrize(
+    ("network", "layers", "message"),
+    [
+        (nn.Sequential(nn.Linear(3, 2)), None, "no layer that can be converted: '0'"),
+        (nn.Sequential(nn.Tanh()), None, "it has no Linear or Conv2d layers"),
+        (nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)), ["1"], "it is a ReLU"),
+        (
+            nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)),
+            ["5"],
+            "no layer of this name",
+        ),
+        (
+            nn.Sequential(nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 1)),
+            ["0"],
+            "layer '0' cannot be converted: it is followed by Tanh",
+        ),
+        (nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1)), ["0"], "no ReLU between it and '1'"),
+        (
+            nn.Sequential(nn.Conv2d(4, 2, 3, groups=2), nn.ReLU(), nn.Conv2d(2, 1, 1)),
+            ["0"],
+            "it has groups=2",
+        ),
+        (
+            nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(3, 2), nn.Conv2d(2, 1, 1)),
+            ["0"],
+            "max pooling must have a stride of its kernel size",
+        ),
+        (
+            nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1)),
+            ["0", "2"],
+            "'2' is already part of another converted layer",
+        ),
+    ],
+)
+def test_what_cannot_be_converted_is_refused_with_a_reason(network, layers, message):
+    with pytest.raises(ValueError, match=message):
+        convert(network, layers)
