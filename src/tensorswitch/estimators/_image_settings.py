@@ -112,6 +112,7 @@ def _error(bank: PatchBank2d, images: Tensor, targets: Tensor, left_out: int, fl
         mirror = (bank(images[left_out:].flip(3)) - centre) / deviation
         sums.update(mirror, targets[left_out:])
     solution = sums.solve(TRIED_PENALTY, fit_intercept=True)
+    assert solution.intercept is not None
     outputs = z[:left_out] @ solution.weight + solution.intercept.to(z)
     return float((outputs - targets[:left_out]).square().mean())
 

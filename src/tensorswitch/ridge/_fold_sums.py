@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tensorswitch._checks import check_shape
 from tensorswitch.ridge._gram import packed_shape
-from tensorswitch.ridge.layouts import Layout, Packed
+from tensorswitch.ridge._layouts import Layout, Packed
 from tensorswitch.ridge.moments import Moments
 from tensorswitch.ridge.rows import fold_of_rows
 from tensorswitch.switches import Switch

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from tensorswitch._checks import check_positive
 from tensorswitch.ridge._cholesky import SymmetricPanels, vector_length
+from tensorswitch.ridge._layouts import Panelled
 from tensorswitch.ridge._solution import Solution
-from tensorswitch.ridge.layouts import Panelled
 from tensorswitch.ridge.penalty import Alpha
 from tensorswitch.ridge.statistics import RidgeStatistics
 

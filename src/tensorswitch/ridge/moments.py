@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from tensorswitch.ridge._cholesky import CholeskyFactor
-from tensorswitch.ridge.layouts import Dense, Layout
+from tensorswitch.ridge._layouts import Dense, Layout
 
 __all__ = ["Moments", "System"]
 
