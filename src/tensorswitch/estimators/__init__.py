@@ -1,5 +1,10 @@
 """Scikit-learn estimators: ridge regression, networks and kernel machines."""
 
+from tensorswitch.estimators._saving import (
+    load_estimator,
+    load_estimator_with_notes,
+    save_estimator,
+)
 from tensorswitch.estimators.equivalent_kernel import EquivalentKernel
 from tensorswitch.estimators.kernel_ridge import TSKernelRidgeClassifier, TSKernelRidgeRegressor
 from tensorswitch.estimators.kernel_svc import TSKernelSVC, kernel_svc_grid
@@ -16,4 +21,7 @@ __all__ = [
     "TSRidgeClassifier",
     "TSRidgeRegressor",
     "kernel_svc_grid",
+    "load_estimator",
+    "load_estimator_with_notes",
+    "save_estimator",
 ]

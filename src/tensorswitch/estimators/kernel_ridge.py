@@ -17,6 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from tensorswitch._memory import available_memory
 from tensorswitch._progress import progress_bar
+from tensorswitch.estimators._explaining import ExplainedKernelRidge
 from tensorswitch.estimators._labels import check_classes, class_places
 from tensorswitch.estimators._transaction import unchanged_on_error
 from tensorswitch.kernel_ridge import SCALINGS, Calibration, DistinctRows, KernelModel, Search
@@ -29,7 +30,7 @@ DIRECT_ROWS = 10_000
 MATRICES = 4  # of doubles, with as many rows and columns as there are rows, that a direct fit holds
 
 
-class _TSKernelRidge(BaseEstimator):  # type: ignore[misc]
+class _TSKernelRidge(ExplainedKernelRidge, BaseEstimator):  # type: ignore[misc]
     """What classifier and regressor share."""
 
     def __init__(

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tensorswitch._checks import check_above_zero, check_number, check_positive, from_numpy
 from tensorswitch._progress import progress_bar
+from tensorswitch.estimators._explaining import ExplainedNetwork
 from tensorswitch.estimators._labels import check_classes, check_partial_fit, class_places
 from tensorswitch.estimators._transaction import unchanged_on_error
 from tensorswitch.models import mlp
@@ -25,7 +26,7 @@ from tensorswitch.training import Learner, Rows
 __all__ = ["TSMLPClassifier", "TSMLPRegressor"]
 
 
-class _TSMLP(BaseEstimator):  # type: ignore[misc]
+class _TSMLP(ExplainedNetwork, BaseEstimator):  # type: ignore[misc]
     """Base class of the classifier and the regressor."""
 
     _loss: str

@@ -17,6 +17,7 @@ from torch import Tensor
 from tensorswitch._checks import check_positive, from_numpy
 from tensorswitch._pca import principal_components
 from tensorswitch._progress import progress_bar
+from tensorswitch.estimators._explaining import ExplainedRidge
 from tensorswitch.estimators._labels import check_classes, check_partial_fit, class_places
 from tensorswitch.estimators._transaction import unchanged_on_error
 from tensorswitch.ridge import RidgeStatistics, Solution, apply_readout, choose_solver, draw_gates
@@ -52,7 +53,7 @@ class _Front(NamedTuple):
         return torch.nn.functional.pad(x, (0, 1), value=1.0) if self.intercept else x
 
 
-class _TSRidge(BaseEstimator):  # type: ignore[misc]
+class _TSRidge(ExplainedRidge, BaseEstimator):  # type: ignore[misc]
     """Base class: gates, PCA and the choice of solver, for targets of shape (rows, outputs)."""
 
     def __init__(

@@ -24,6 +24,8 @@ METHODS = {
     "cnn-ss": "CNN SS",
     "cnn-ts-lrc": "CNN TS LRC",
     "cnn-ts-ibp-lrc": "CNN TS IBP-LRC",
+    "kernel-ridge": "TS kernel ridge",
+    "conv-rr": "CONV TS RR",
 }
 _ALWAYS = ("data", "method", "extra", "fingerprint")
 _TRAINED = ("depth", "width", "epochs", "lr", "momentum", "weight_decay", "batch_size", "seed")

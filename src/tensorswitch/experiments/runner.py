@@ -8,15 +8,15 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from tensorswitch.data import NAMES, Dataset, Split, load
 from tensorswitch.estimators import TSKernelSVC, kernel_svc_grid
 from tensorswitch.experiments.experiment import Experiment, Result
+from tensorswitch.experiments.filters import first_filters, first_weight
 from tensorswitch.history import Epoch
 from tensorswitch.models import Network, cnn, mlp
 from tensorswitch.ridge import apply_readout, deep_gates, draw_gates, mean_diagonal
@@ -183,7 +183,7 @@ def _network(
         best.validation_error,
         best.epoch,
         [asdict(e) for e in history.epochs],
-        _filters(network, split) if filters else None,
+        first_filters(network, split.preparation.basis) if filters else None,
         list(split.preparation.mean.shape) if split.preparation.mean.ndim == 3 else None,
     )
 
@@ -284,27 +284,6 @@ def _svm(experiment: Experiment, split: Split) -> Result:
     )
 
 
-def _first_weight(network: Network) -> Tensor | None:
-    """Return the weights of the first layer if it is fully connected."""
-    first = next(iter(network))
-    for name in ("gate_weight", "weight"):
-        weight = getattr(first, name, None)
-        if weight is not None and weight.dim() == 2:
-            return cast(Tensor, weight)
-    return next(iter(getattr(first, "gate_weights", [])), None)
-
-
-def _filters(network: Network, split: Split, count: int = 16) -> list[list[float]] | None:
-    """Return the weights of the first units in pixels."""
-    weight = _first_weight(network)
-    if weight is None:
-        return None
-    units = weight.detach().cpu().numpy()[:count]
-    basis = split.preparation.basis
-    seen: list[list[float]] = (units if basis is None else units @ basis.T).round(5).tolist()
-    return seen
-
-
 def untrained(experiment: Experiment, features: int, classes: int) -> np.ndarray:
     """Return the initial weights of the first hidden layer of a network on pixels.
 
@@ -326,7 +305,7 @@ def untrained(experiment: Experiment, features: int, classes: int) -> np.ndarray
     network = mlp(
         features, classes, kind=experiment.kind, depth=experiment.depth, width=experiment.width
     )
-    weight = _first_weight(network)
+    weight = first_weight(network)
     assert weight is not None
     return weight.detach().numpy()
 

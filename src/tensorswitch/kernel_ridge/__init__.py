@@ -14,6 +14,7 @@ from tensorswitch.kernel_ridge._model import KernelModel
 from tensorswitch.kernel_ridge._rows import DistinctRows
 from tensorswitch.kernel_ridge._scaling import SCALINGS, Scaling
 from tensorswitch.kernel_ridge._search import Candidate, Search
+from tensorswitch.kernel_ridge._sensitivity import kappa
 
 __all__ = [
     "SCALINGS",
@@ -24,6 +25,7 @@ __all__ = [
     "LeaveOneOut",
     "Scaling",
     "Search",
+    "kappa",
     "loo_at",
     "loo_path",
 ]
