@@ -104,7 +104,26 @@ class Settings:
             fitting["components"] = min(COMPONENTS, rows - rows // 5)
         chosen = {**fitting, **{key: value for key, value in given.items() if value is not None}}
         chosen["components"] = chosen["components"] or None  # 0 asks for the pixels
-        return cls(**chosen)  # type: ignore[arg-type]
+        return cls(**chosen)
+
+    def used_by(self, method: str) -> dict[str, Any]:
+        """Return the settings that the results of a method depend on.
+
+        Parameters
+        ----------
+        method : str
+            Name of the method.
+
+        Returns
+        -------
+        dict
+            Values by name.
+        """
+        unused = {"rr": ("depth", "epochs", "lr", "batch_size")}.get(
+            method, ("depth", "width", "epochs", "lr", "batch_size")
+        )
+        every = asdict(self)
+        return {k: v for k, v in every.items() if COMPARED[method].epochs or k not in unused}
 
     def setting(self, task: str, train: np.ndarray) -> Setting:
         """Return what a method needs to know.
@@ -201,10 +220,12 @@ def prepare(
     """
     settings = Settings.for_problem(problem, **given)
     chosen = check_methods(methods, problem)
-    about = {"data": problem.fingerprint, "task": problem.task, **asdict(settings)}
     folds = len(problem.splits())
-    stem = problem.name
-    return settings, [MethodRecord.found(folder, stem, m, about, folds) for m in chosen]
+    records = []
+    for method in chosen:
+        about = {"data": problem.fingerprint, "task": problem.task, **settings.used_by(method)}
+        records.append(MethodRecord.found(folder, problem.name, method, about, folds))
+    return settings, records
 
 
 def compare(
@@ -342,5 +363,3 @@ def check_methods(methods: Iterable[str] | None, problem: Problem) -> list[str]:
         kind = "images" if problem.is_image else f"a {problem.task} of a table"
         raise ValueError(f"{', '.join(wrong)} cannot be used for {kind}")
     return chosen
-
-

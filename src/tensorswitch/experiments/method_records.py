@@ -80,9 +80,7 @@ class MethodRecord:
     made: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def found(
-        cls, folder: Path, data: str, method: str, about: dict[str, Any], folds: int
-    ) -> Self:
+    def found(cls, folder: Path, data: str, method: str, about: dict[str, Any], folds: int) -> Self:
         """Return the record of a folder, or an empty one.
 
         Parameters

@@ -15,13 +15,14 @@ from tensorswitch.experiments.experiment import METHODS as PAPER
 __all__ = ["COMPARED", "LEGEND", "Method", "Setting", "methods_for"]
 
 SVM_ROWS = 10_000  # kernel machines without a limit of their own learn from so many rows at most
+MOST_COPIES = 1024  # of its input that a network without compression makes
 ALPHAS = (0.01, 0.1, 1.0)  # penalties of ridge regression, relative to the mean of the diagonal
 
 LEGEND = {
     "SS": "scalar switching: ordinary ReLU networks, and kernels of wide ones",
     "TS": "tensor switching: an active unit passes on a copy of its whole input",
     "RR": "one-pass ridge regression on the copies of random gates",
-    "LRC": "linear rotation-compression: a TS layer mixes its copies into a few numbers",
+    "LRC": "linear rotation-compression: TS layers mix copies into a few numbers",
     "IBP": "inverted backpropagation: gates are learned, too",
 }
 
@@ -102,7 +103,7 @@ def _by_task(name: str, setting: Setting, **options: Any) -> Any:
 def _network(kind: str) -> Callable[[Setting], Any]:
     def make(setting: Setting) -> Any:
         depth, width = setting.depth, setting.width
-        if kind == "ts-ibp" and width**depth > 64**2:
+        if kind == "ts-ibp" and width**depth > MOST_COPIES:
             depth = 1  # the readout of an uncompressed network has width^depth · inputs weights
         return _by_task(
             "TSMLP",
