@@ -129,7 +129,7 @@ def _read(file: Path, shape: tuple[int, int, int]) -> np.ndarray:
 
 def _opened(file: Path) -> Any:
     try:
-        from PIL import Image
+        from PIL import Image, UnidentifiedImageError
     except ImportError:
         raise DataError(
             f"{file}: reading pictures needs Pillow; "
@@ -137,6 +137,7 @@ def _opened(file: Path) -> Any:
         ) from None
     try:
         return Image.open(file)
-    except Exception as error:  # not a picture, or a bomb
-        reason = str(error).replace(repr(str(file)), "it")
-        raise DataError(f"{file} cannot be read as a picture ({reason})") from error
+    except UnidentifiedImageError as error:
+        raise DataError(f"{file} cannot be read as a picture; it may be damaged") from error
+    except Exception as error:  # whatever the formats raise
+        raise DataError(f"{file} cannot be read as a picture ({error})") from error

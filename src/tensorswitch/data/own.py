@@ -41,9 +41,8 @@ def own_problem(
     """
     if path.is_file() and is_table(path):
         return table_problem(path, target, ignore=ignore, id_column=id_column, task=task)
-    given = {"--target": target, "--ignore": [*ignore], "--id": id_column, "--task": task}
-    if wrong := [name for name, value in given.items() if value]:
-        raise DataError(f"{path} is not a table with named columns, so {wrong[0]} has no meaning")
+    given = {"target": target, "ignore": [*ignore], "id_column": id_column, "task": task}
+    check_no_columns(path, given)
     if path.is_dir() and not any(path.glob("*-ubyte*")):
         return _picture_problem(path)
     return Problem.from_dataset(_arrays(path))
@@ -65,10 +64,25 @@ def own_dataset(path: Path, *, target: str | None = None, ignore: Iterable[str] 
         The data set.
     """
     if (path.is_file() and not is_table(path)) or any(path.glob("*-ubyte*")):
-        if target is not None or list(ignore):
-            raise DataError(f"{path} is not a table with named columns to choose from")
+        check_no_columns(path, {"target": target, "ignore": list(ignore)})
         return _arrays(path)
     return own_problem(path, target=target, ignore=ignore).dataset()
+
+
+def check_no_columns(name: str | Path, options: dict[str, Any]) -> None:
+    """Raise if options for tables were given for data without named columns.
+
+    Parameters
+    ----------
+    name : str or Path
+        Name of the data.
+    options : dict
+        Options by name.
+    """
+    if wrong := [option for option, value in options.items() if value]:
+        raise DataError(
+            f"{name} is not a table with named columns, so {wrong[0]} has no meaning for it"
+        )
 
 
 def _picture_problem(path: Path) -> Problem:

@@ -63,6 +63,8 @@ class Problem:
         Columns of the target, and of what identifies rows.
     given_test : ndarray of int, or None, default=None
         Which rows are for testing, if the data say so.
+    ignored : tuple of str, default=()
+        Columns of a table that are not learned from.
     notes : tuple of str, default=()
         What was decided, for the user.
     """
@@ -74,6 +76,7 @@ class Problem:
     target_name: str = ""
     id_name: str = ""
     given_test: np.ndarray | None = None
+    ignored: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -180,6 +183,7 @@ class Problem:
         encoder: TableEncoder | Preparation
         if isinstance(self.rows, Table):
             encoder = TableEncoder.fit(self.rows.take(train))
+            encoder.left_out.update(dict.fromkeys(self.ignored, "is ignored"))
         else:
             encoder = Preparation.fit(self.rows[train], components)
         inputs = (encoder(_take(self.rows, rows)) for rows in (train, test))  # type: ignore[arg-type]
@@ -291,7 +295,10 @@ def table_problem(
             f"{path} has only {len(codes)} rows; at least 10 are required to hold out a test set"
         )
     stem = path.name.split(".")[0] or path.name
-    return Problem(stem, features, codes, names, target, id_column or "", notes=tuple(notes))
+    ignored = tuple(n for n in table.columns if n not in features.columns and n != target)
+    return Problem(
+        stem, features, codes, names, target, id_column or "", ignored=ignored, notes=tuple(notes)
+    )
 
 
 def _known(values: np.ndarray) -> np.ndarray:

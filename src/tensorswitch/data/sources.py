@@ -11,7 +11,7 @@ import numpy as np
 
 from tensorswitch._progress import DownloadBar
 from tensorswitch.data.dataset import Dataset
-from tensorswitch.data.own import own_dataset, own_problem
+from tensorswitch.data.own import check_no_columns, own_dataset, own_problem
 from tensorswitch.data.problem import TEST_SHARE, Problem
 from tensorswitch.data.readers import (
     DataError,
@@ -184,6 +184,8 @@ def load(
     >>> load("digits")
     Dataset('digits', 1257 + 540 rows of (1, 8, 8), 10 classes)
     """
+    if name in NAMES:
+        check_no_columns(name, {"target": target, "ignore": list(ignore)})
     if name == "digits":
         return _digits()
     if name in SOURCES:
@@ -223,10 +225,16 @@ def load_problem(
     DataError
         If the data cannot be found or read, or a column does not exist.
     """
-    if str(name) in NAMES:
-        return Problem.from_dataset(load(name))
-    options = {"target": target, "ignore": ignore, "id_column": id_column, "task": task}
-    return own_problem(_existing(name), **options)  # type: ignore[arg-type]
+    options: dict[str, Any] = {
+        "target": target,
+        "ignore": list(ignore),
+        "id_column": id_column,
+        "task": task,
+    }
+    if str(name) not in NAMES:
+        return own_problem(_existing(name), **options)
+    check_no_columns(name, options)
+    return Problem.from_dataset(load(name))
 
 
 def _existing(name: str | Path) -> Path:

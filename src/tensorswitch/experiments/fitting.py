@@ -239,7 +239,7 @@ def _tuned_machine(
         grid: dict[str, Any] = {"kinds": [model.kernel], "depths": SVM_DEPTHS, "Cs": SVM_CS}
         errors = kernel_svc_grid(train, labels, held_x, held_y, **grid)
         _, depth, C = min(errors, key=lambda key: (errors[key], key))
-    chosen = f"depth {depth}, C = {C:g}"
+    chosen = f"depth {depth}, C {C:g}"
     return model.set_params(depth=depth, C=C), f"{chosen}; {note}" if note else chosen
 
 
