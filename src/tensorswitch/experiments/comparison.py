@@ -42,8 +42,8 @@ class Settings:
         Number of units (gates) per layer.
     epochs : int
         Number of passes over the training data.
-    lr : float
-        Learning rate.
+    lr : float or None
+        Learning rate of networks; None for one that suits the number of inputs.
     batch_size : int
         Number of rows per step.
     components : int or None
@@ -55,7 +55,7 @@ class Settings:
     depth: int
     width: int
     epochs: int
-    lr: float
+    lr: float | None
     batch_size: int
     components: int | None
     seed: int
@@ -64,7 +64,8 @@ class Settings:
         check_positive(
             depth=self.depth, width=self.width, epochs=self.epochs, batch_size=self.batch_size
         )
-        check_above_zero(lr=self.lr)
+        if self.lr is not None:
+            check_above_zero(lr=self.lr)
         check_seed(self.seed)
         if self.components is not None:
             check_positive(components=self.components)
@@ -94,7 +95,7 @@ class Settings:
             "depth": 2,
             "width": 64 if small else 256,
             "epochs": 20 if small else 10,
-            "lr": 1e-3,
+            "lr": None,
             "batch_size": 32 if small else 128,
             "components": None,
             "seed": 0,

@@ -16,6 +16,7 @@ __all__ = ["COMPARED", "LEGEND", "Method", "Setting", "methods_for"]
 
 SVM_ROWS = 10_000  # kernel machines without a limit of their own learn from so many rows at most
 MOST_COPIES = 1024  # of its input that a network without compression makes
+RATE, WIDE = 1e-3, 32  # learning rate, and the inputs beyond which TS layers take smaller steps
 ALPHAS = (0.01, 0.1, 1.0)  # penalties of ridge regression, relative to the mean of the diagonal
 
 LEGEND = {
@@ -41,8 +42,8 @@ class Setting:
         Hidden layers of networks, and units of each; gates of ridge regression.
     epochs, batch_size : int
         Passes over the data, and rows per step.
-    lr : float
-        Learning rate of networks.
+    lr : float or None
+        Learning rate of networks; None for one that suits the number of inputs.
     seed : int
         Seed of all random numbers.
     """
@@ -53,7 +54,7 @@ class Setting:
     width: int = 64
     epochs: int = 20
     batch_size: int = 32
-    lr: float = 1e-3
+    lr: float | None = None
     seed: int = 0
 
 
@@ -110,12 +111,19 @@ def _network(kind: str) -> Callable[[Setting], Any]:
             setting,
             hidden_layer_sizes=(width,) * depth,
             kind=kind,
-            learning_rate_init=setting.lr,
+            learning_rate_init=_rate(kind, setting),
             batch_size=setting.batch_size,
             random_state=setting.seed,
         )
 
     return make
+
+
+def _rate(kind: str, setting: Setting) -> float:
+    """Return the learning rate: steps of a TS layer add up over its inputs and open gates."""
+    if setting.lr is not None:
+        return setting.lr
+    return RATE if kind == "ss" else RATE * min(1.0, WIDE / setting.train.shape[1])
 
 
 def _ridge(setting: Setting) -> Any:
@@ -137,7 +145,8 @@ def _kernel_svm(kind: str) -> Callable[[Setting], Any]:
 
 
 def _convolution(setting: Setting) -> Any:
-    return estimators.TSConvRidgeClassifier(random_state=setting.seed)  # type: ignore[attr-defined]
+    kind: Any = vars(estimators)["TSConvRidgeClassifier"]
+    return kind(random_state=setting.seed)
 
 
 def _scikit(module: str, classifier: str, regressor: str, **options: Any) -> Callable[..., Any]:

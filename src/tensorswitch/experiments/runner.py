@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from tensorswitch import estimators
 from tensorswitch.data import NAMES, Dataset, Split, load
-from tensorswitch.estimators import TSKernelSVC, kernel_svc_grid
+from tensorswitch.data.dataset import VALIDATION
+from tensorswitch.estimators import TSKernelRidgeClassifier, TSKernelSVC, kernel_svc_grid
 from tensorswitch.experiments.experiment import Experiment, Result
 from tensorswitch.experiments.filters import first_filters, first_weight
 from tensorswitch.history import Epoch
@@ -65,9 +67,13 @@ def run(
         If the loss of a network is no longer finite.
     """
     data = _data(experiment)
+    if experiment.family == "conv-rr":
+        return _convolution(experiment, data)
     split = _prepared(data, experiment.components, experiment.family != "cnn")
     if experiment.family == "svm":
         return _svm(experiment, split)
+    if experiment.family == "kernel-ridge":
+        return _kernel_ridge(experiment, split)
     if experiment.family == "rr":
         return _ridge(experiment, split, len(data.class_names))
     return _network(experiment, split, len(data.class_names), folder, watch, device, filters)
@@ -87,12 +93,12 @@ def with_fingerprints(experiments: Iterable[Experiment]) -> list[Experiment]:
         The same experiments with fingerprints, and with absolute paths, so that processes in other
         folders find the data.
     """
-    found: dict[tuple[str, bool], str] = {}
+    found: dict[tuple[str, bool, str | None], str] = {}
     bound = []
     for experiment in experiments:
-        key = (experiment.data, experiment.extra)
+        key = (experiment.data, experiment.extra, experiment.target)
         if key not in found:
-            data = load(experiment.data, extra=experiment.extra)
+            data = load(experiment.data, extra=experiment.extra, target=experiment.target)
             found[key] = data.fingerprint
             remember(data)
         place = (
@@ -122,7 +128,7 @@ def remember(data: Dataset) -> None:
 def _data(experiment: Experiment) -> Dataset:
     """Return the data set of an experiment, checking its fingerprint."""
     if experiment.fingerprint not in _recent_data:
-        data = load(experiment.data, extra=experiment.extra)
+        data = load(experiment.data, extra=experiment.extra, target=experiment.target)
         if experiment.fingerprint not in (None, data.fingerprint):
             raise ValueError(
                 f"the data {experiment.data} have changed: their fingerprint is "
@@ -282,6 +288,42 @@ def _svm(experiment: Experiment, split: Split) -> Result:
         best_validation=validation,
         note=note,
     )
+
+
+def _kernel_ridge(experiment: Experiment, split: Split) -> Result:
+    """Fit kernel ridge regression, which chooses everything by leave-one-out error."""
+    start = time.perf_counter()
+    model = TSKernelRidgeClassifier(random_state=experiment.seed)
+    model.fit(split.train, split.train_labels)
+    seconds = time.perf_counter() - start
+    test = _error(model.predict(split.test), split.test_labels)
+    validation = math.nan
+    if len(split.validation):
+        validation = _error(model.predict(split.validation), split.validation_labels)
+    note = f"{model.kernel_} kernel of depth {model.depth_}"
+    return Result(model.depth_, seconds, best=test, best_validation=validation, note=note)
+
+
+def _convolution(experiment: Experiment, data: Dataset) -> Result:
+    """Fit the convolution in one pass to images as they are."""
+    if data.train_images.ndim != 4:
+        raise ValueError(f"conv-rr needs images, but {data.name} has rows of features")
+    if not hasattr(estimators, "TSConvRidgeClassifier"):
+        raise ValueError("this version of tensorswitch has no conv-rr")
+    # The split of the protocol, without its preprocessing.
+    images = data.train_images.transpose(0, 2, 3, 1)
+    order = np.random.default_rng(0).permutation(len(images))
+    held = VALIDATION if len(images) >= 5 * VALIDATION else len(images) // 5
+    train, validation = order[: len(images) - held], order[len(images) - held :]
+    start = time.perf_counter()
+    model: Any = vars(estimators)["TSConvRidgeClassifier"](random_state=experiment.seed)
+    model.fit(images[train], data.train_labels[train])
+    seconds = time.perf_counter() - start
+    test = _error(model.predict(data.test_images.transpose(0, 2, 3, 1)), data.test_labels)
+    other = math.nan
+    if held:
+        other = _error(model.predict(images[validation]), data.train_labels[validation])
+    return Result(1, seconds, test, other, test, other)
 
 
 def untrained(experiment: Experiment, features: int, classes: int) -> np.ndarray:
