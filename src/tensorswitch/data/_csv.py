@@ -154,13 +154,14 @@ def _header(path: Path, lines: IO[str], notes: list[str]) -> tuple[list[str], st
 def _separator(sample: str) -> str:
     """Return the separator that gives the most columns, the same number on the first lines."""
 
-    def merit(separator: str) -> tuple[bool, int]:
+    def merit(separator: str) -> tuple[bool, int, bool]:
         try:
             rows = list(csv.reader(io.StringIO(sample), delimiter=separator))
         except csv.Error:
-            return False, 0
+            return False, 0, False
         counts = [len(row) for row in rows if row]
-        return min(counts) == max(counts) > 1, counts[0]
+        # Of equals it is not the comma, which may be that of decimals.
+        return min(counts) == max(counts) > 1, counts[0], separator != ","
 
     return max(SEPARATORS, key=merit)
 

@@ -332,7 +332,7 @@ def _target(
     if values.dtype.kind == "O":
         if task == "regression":
             raise DataError(
-                f"{path}: the target {name!r} contains words such as {distinct[0]!r}, "
+                f"{path}: the target {name!r} contains words such as {str(distinct[0])!r}, "
                 "so this cannot be a regression"
             )
         if len(distinct) > max(FEW, len(values) / 4):
