@@ -239,9 +239,7 @@ def predict(
 @app.command()
 def evaluate(model: Model, data: Rows) -> None:
     """Measure a model on the rows of a file that has the target."""
-    found, rows = _predictions(model, data, None)
-    if found.truth is None:
-        raise ValueError(f"{data} does not have the target in every row; use `predict` instead")
+    found, rows = _predictions(model, data, None, need_truth=True)
     metrics = found.metrics()
     say(f"{len(found)} {rows.what}: {_measures(metrics)}")
     if found.class_names is None:
@@ -263,12 +261,16 @@ def evaluate(model: Model, data: Rows) -> None:
 MOST_CLASSES = 20  # of a confusion matrix in the terminal
 
 
-def _predictions(model: Path, data: str, id_column: str | None) -> Any:
+def _predictions(
+    model: Path, data: str, id_column: str | None, need_truth: bool = False
+) -> Any:
     """Predict rows, and print what is remarkable about them."""
     from tensorswitch.experiments.predictor import load_predictor
     from tensorswitch.experiments.rows import predict_rows
 
     found, rows = predict_rows(load_predictor(model), data, id_column)
+    if need_truth and found.truth is None:
+        raise ValueError(f"{data} does not have the target in every row; use `predict` instead")
     for note in rows.notes:
         err.print(f"note: {note}", soft_wrap=True)
     if found.unknown:

@@ -163,7 +163,8 @@ def _separator(sample: str) -> str:
         # Of equals it is not the comma, which may be that of decimals.
         return min(counts) == max(counts) > 1, counts[0], separator != ","
 
-    return max(SEPARATORS, key=merit)
+    best = max(SEPARATORS, key=merit)
+    return best if merit(best)[1] > 1 else ","
 
 
 def _encoding(path: Path) -> str:
