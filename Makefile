@@ -14,8 +14,8 @@ test: $(READY)
 
 # A thousand examples of every property, damaged files, a hundred kills, the largest matrices.
 test-slow: $(READY)
-	$(BIN)/python -m pytest -m slow
-	$(BIN)/python -m pytest -k "properties or fuzz" --hypothesis-profile slow
+	$(BIN)/python -m pytest -m slow -o faulthandler_timeout=3600
+	$(BIN)/python -m pytest -k "properties or fuzz" --hypothesis-profile slow -o faulthandler_timeout=3600
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -125,7 +125,7 @@ def test_data_commands():
             1,
             "error: unknown methods magic; expected some of linear, forest",
         ),
-        (["predict", "nowhere", "digits"], 1, "error: nowhere is not there"),
+        (["predict", "nowhere", "digits"], 1, "error: nowhere does not exist"),
         (["data", "fetch", "digits"], 1, "error: there is nothing to fetch for 'digits'"),
         (["train", "--config", "none.toml"], 2, "none.toml does not exist"),
         (["train", "--depth", "x"], 2, "Invalid value"),
@@ -139,12 +139,12 @@ def test_data_commands():
         (
             ["train", "--out", "file"],
             1,
-            "error: file is to be a folder, but a file of that name is in the way",
+            "error: file must be a folder, but there is a file of that name",
         ),
         (
             ["compare", "--out", "file"],
             1,
-            "error: file is to be a folder, but a file of that name is in the way",
+            "error: file must be a folder, but there is a file of that name",
         ),
         (["compare", "--depth", "0"], 1, "error: depth must be a positive integer, got 0"),
         (["compare", "--seed", "-1"], 1, "error: seed must be an integer of at least 0"),

@@ -112,7 +112,7 @@ def test_a_full_disk_is_reported_with_the_file(tmp_path, name):
 def test_the_header_is_read_without_the_tensors(tmp_path):
     write_tensors(tmp_path / "a", "test", {"a": torch.ones(2)}, {"n": 1})
     assert read_header(tmp_path / "a", "test")["n"] == 1
-    with pytest.raises(ValueError, match="does not hold other"):
+    with pytest.raises(ValueError, match="does not contain other"):
         read_header(tmp_path / "a", "other")
 
 
@@ -120,7 +120,7 @@ def test_the_header_is_read_without_the_tensors(tmp_path):
     ("path", "error", "message"),
     [
         (".", IsADirectoryError, "is a folder; name a file to write"),
-        ("none/a.txt", FileNotFoundError, "there is no folder none"),
+        ("none/a.txt", FileNotFoundError, "the folder none does not exist"),
     ],
 )
 def test_wrong_paths_are_named(tmp_path, monkeypatch, path, error, message):

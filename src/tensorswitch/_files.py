@@ -22,7 +22,7 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise NotADirectoryError(
-            f"{path} is to be a folder, but a file of that name is in the way"
+            f"{path} must be a folder, but there is a file of that name"
         ) from None
 
 
@@ -36,7 +36,7 @@ def only_one(folder: Path) -> Iterator[None]:
             yield
     except Timeout:
         raise ValueError(
-            f"another run is at work in {folder}; wait for it, or use another folder"
+            f"{folder} is in use by another run; wait for it, or use another folder"
         ) from None
 
 
@@ -53,7 +53,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file to write")
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} into")
+        raise FileNotFoundError(
+            f"cannot write {path.name}: the folder {path.parent} does not exist"
+        )
     _remove_leftovers(path)
     partial = path.with_name(f".{path.name}.{_host()}-{os.getpid()}-{secrets.token_hex(8)}.part")
     try:
@@ -138,13 +140,16 @@ def _read(
     from safetensors import SafetensorError, safe_open
 
     if not Path(path).is_file():
-        raise FileNotFoundError(f"{path} is not {'a file' if Path(path).exists() else 'there'}")
+        reason = "is not a file" if Path(path).exists() else "does not exist"
+        raise FileNotFoundError(f"{path} {reason}")
     try:
         with safe_open(path, "pt") as file:
             header = json.loads((file.metadata() or {}).get("tensorswitch", "{}"))
             if not isinstance(header, dict) or header.get("format") != kind:
-                raise ValueError(f"{path} does not hold {kind}")
+                raise ValueError(f"{path} does not contain {kind}")
             names = list(file.keys()) if with_tensors else []
             return {name: file.get_tensor(name) for name in names}, header
-    except (SafetensorError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{path} is not a whole safetensors file: {error}") from error
+    except RecursionError as error:
+        raise ValueError(f"the header of {path} is nested too deeply") from error
+    except (SafetensorError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is damaged or not a safetensors file: {error}") from error

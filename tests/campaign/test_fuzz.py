@@ -138,6 +138,17 @@ def test_records_that_are_none_are_refused_by_name(content, tmp_path):
         Record.read(tmp_path / "r.json")
 
 
+def test_deep_nesting_is_named(tmp_path):
+    (tmp_path / "g.toml").write_text("a = " + "[" * 100_000)
+    with pytest.raises(ValueError, match=r"g.toml is not a valid TOML file: it is nested too"):
+        experiments_from_toml(tmp_path / "g.toml")
+    header = {"__metadata__": {"tensorswitch": "[" * 100_000}}
+    raw = json.dumps(header).encode()
+    (tmp_path / "m").write_bytes(len(raw).to_bytes(8, "little") + raw)
+    with pytest.raises(ValueError, match=r"the header of .*m is nested too deeply"):
+        load_model(tmp_path / "m")
+
+
 def test_errors_of_readers_are_data_errors(tmp_path):
     (tmp_path / "a.npz").write_bytes(b"PK")
     with pytest.raises(DataError):

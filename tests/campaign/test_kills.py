@@ -47,7 +47,7 @@ print("done", flush=True)
 
 
 def killed(program, path, moments, longest):
-    """Run a program, kill it at a random moment and return whether it had finished."""
+    """Run a program, kill it at a random moment and return whether it had finished before."""
     command = [sys.executable, "-c", program, str(path)]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
@@ -61,18 +61,28 @@ def killed(program, path, moments, longest):
 
 
 def test_training_killed_forty_times(tmp_path):
-    moments = random.Random(0)
-    for folder in (tmp_path / "killed", tmp_path / "whole"):
-        folder.mkdir()
-    kills = sum(not killed(TRAIN, tmp_path / "killed", moments, 0.3) for _ in range(40))
-    assert kills >= 10
-    for folder in ("killed", "whole"):
-        command = [sys.executable, "-c", TRAIN, str(tmp_path / folder)]
-        assert "done" in subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    for name in ("checkpoint.safetensors", "best.safetensors"):
-        ours, expected = ((tmp_path / f / name).read_bytes() for f in ("killed", "whole"))
-        assert without_seconds(ours) == without_seconds(expected)
-    assert not list((tmp_path / "killed").glob(".*.part"))
+    moments, kills, runs = random.Random(0), 0, 0
+    finish(tmp_path / "whole")
+    while kills < 40:  # a run that finishes in spite of it is followed by another
+        folder = tmp_path / f"killed{runs}"
+        folder.mkdir(exist_ok=True)
+        if killed(TRAIN, folder, moments, 0.3):
+            runs += 1
+        else:
+            kills += 1
+    for folder in tmp_path.glob("killed*"):
+        finish(folder)
+        for name in ("checkpoint.safetensors", "best.safetensors"):
+            ours, expected = ((f / name).read_bytes() for f in (folder, tmp_path / "whole"))
+            assert without_seconds(ours) == without_seconds(expected)
+        assert not list(folder.glob(".*.part"))
+
+
+def finish(folder):
+    """Train to the end, from wherever the folder is."""
+    folder.mkdir(exist_ok=True)
+    command = [sys.executable, "-c", TRAIN, str(folder)]
+    assert "done" in subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def without_seconds(content):
@@ -109,22 +119,32 @@ test_kills.sweep(test_kills.GRID, Path(sys.argv[1]), jobs=2)
 def test_sweeps_killed_thirty_times(tmp_path):
     """Kill the parent, a worker, or all of them."""
     expected = {r.experiment.name: r.result.best for r in sweep(GRID, tmp_path / "whole", jobs=1)}
-    moments, folder = random.Random(2), tmp_path / "killed"
-    command = [sys.executable, "-c", SWEEP, str(folder), str(Path(__file__).parent)]
-    for number in range(30):
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(moments.uniform(0, 4))
-        everyone = [psutil.Process(process.pid)]
-        everyone += everyone[0].children(recursive=True) if process.poll() is None else []
-        victims = {0: everyone[:1], 1: everyone[1:][-1:], 2: everyone}[number % 3]
-        for victim in victims:
-            if victim.is_running():
-                victim.kill()
-        process.wait(timeout=120)
-        process.stdout.close()
+    moments, kills, runs = random.Random(2), 0, 0
+    while kills < 30:
+        folder = tmp_path / f"killed{runs}"
+        kills += kill_sweep(folder, moments, kills % 3)
         if not Sweep(with_fingerprints(GRID), folder).left():
-            break
-    records = sweep(GRID, folder, jobs=1, retry=True)
-    assert {r.experiment.name: r.result.best for r in records} == expected
+            runs += 1  # begin again in a new folder
+    for folder in tmp_path.glob("killed*"):
+        records = sweep(GRID, folder, jobs=1, retry=True)
+        assert {r.experiment.name: r.result.best for r in records} == expected
+
+
+def kill_sweep(folder, moments, which):
+    """Start a sweep, kill some of its processes and return whether any was running."""
+    command = [sys.executable, "-c", SWEEP, str(folder), str(Path(__file__).parent)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(moments.uniform(0, 4))
+    victims = []
+    if process.poll() is None:
+        everyone = [psutil.Process(process.pid)]
+        everyone += everyone[0].children(recursive=True)
+        victims = {0: everyone[:1], 1: everyone[1:][-1:], 2: everyone}[which]
+    for victim in victims:
+        if victim.is_running():
+            victim.kill()
+    process.wait(timeout=600)
+    process.stdout.close()
+    return bool(victims)

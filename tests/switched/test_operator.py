@@ -323,3 +323,16 @@ def test_wrong_arguments_are_named(change, error, message):
     }
     with pytest.raises(error, match=message):
         switched_linear(**arguments)
+
+
+@pytest.mark.parametrize("group", [None, *range(MAX_GROUP + 1)])
+@pytest.mark.parametrize(
+    "shape", [(0, 2, 3, 4), (5, 0, 3, 4), (5, 2, 0, 4), (5, 2, 3, 0), (5,) + 3 * (0,)]
+)
+def test_an_outer_sum_with_empty_axes_is_zero(shape, group):
+    rows, units, n_in, n_out = shape
+    x, errors = torch.ones(rows, n_in, requires_grad=True), torch.ones(rows, n_out)
+    total = switched_outer(x, torch.ones(rows, units) > 0, errors, group=group)
+    assert torch.equal(total, torch.zeros(units, n_in, n_out))
+    total.sum().backward()
+    assert torch.equal(x.grad, torch.zeros_like(x))

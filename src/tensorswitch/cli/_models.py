@@ -39,7 +39,10 @@ def _from_toml(context: typer.Context, path: Path | None) -> Path | None:
         settings = tomllib.loads(path.read_text())
     except FileNotFoundError:
         raise typer.BadParameter(f"{path} does not exist") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except RecursionError:
+        reason = "it is nested too deeply"
+        raise typer.BadParameter(f"{path} is not a valid TOML file: {reason}") from None
+    except (OSError, ValueError) as error:
         raise typer.BadParameter(f"{path} is not a valid TOML file: {error}") from None
     known = {p.name: p for p in context.command.params}
     settings = {
@@ -261,9 +264,7 @@ def evaluate(model: Model, data: Rows) -> None:
 MOST_CLASSES = 20  # of a confusion matrix in the terminal
 
 
-def _predictions(
-    model: Path, data: str, id_column: str | None, need_truth: bool = False
-) -> Any:
+def _predictions(model: Path, data: str, id_column: str | None, need_truth: bool = False) -> Any:
     """Predict rows, and print what is remarkable about them."""
     from tensorswitch.experiments.predictor import load_predictor
     from tensorswitch.experiments.rows import predict_rows

@@ -20,8 +20,17 @@ from tensorswitch._progress import progress_bar
 from tensorswitch.estimators._explaining import ExplainedKernelRidge
 from tensorswitch.estimators._labels import check_classes, class_places
 from tensorswitch.estimators._transaction import unchanged_on_error
-from tensorswitch.kernel_ridge import SCALINGS, Calibration, DistinctRows, KernelModel, Search
-from tensorswitch.kernel_ridge._search import BIASES, DEPTHS, KINDS, PENALTIES
+from tensorswitch.kernel_ridge import (
+    BIASES,
+    DEPTHS,
+    KINDS,
+    PENALTIES,
+    SCALINGS,
+    Calibration,
+    DistinctRows,
+    KernelModel,
+    Search,
+)
 from tensorswitch.kernels import check_depth, check_kind
 
 __all__ = ["TSKernelRidgeClassifier", "TSKernelRidgeRegressor"]

@@ -55,7 +55,9 @@ def experiments_from_toml(path: Path) -> list[Experiment]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(f"{path} does not exist") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except RecursionError:
+        raise ValueError(f"{path} is not a valid TOML file: it is nested too deeply") from None
+    except (OSError, ValueError) as error:
         raise ValueError(f"{path} is not a valid TOML file: {error}") from None
     grids = content.pop("grid", [{}])
     if not isinstance(grids, list) or not all(isinstance(g, dict) for g in grids):

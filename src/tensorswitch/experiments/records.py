@@ -125,8 +125,9 @@ class Record:
                 Experiment(**content["experiment"]), result, content["error"], content["made"]
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
             raise ValueError(
-                f"{path} is not a valid record of an experiment ({error}); "
+                f"{path} is not a valid record of an experiment ({reason}); "
                 "delete it to run the experiment again"
             ) from error
 

@@ -13,10 +13,21 @@ from tensorswitch.kernel_ridge._loo import LeaveOneOut, loo_at, loo_path
 from tensorswitch.kernel_ridge._model import KernelModel
 from tensorswitch.kernel_ridge._rows import DistinctRows
 from tensorswitch.kernel_ridge._scaling import SCALINGS, Scaling
-from tensorswitch.kernel_ridge._search import Candidate, Search
+from tensorswitch.kernel_ridge._search import (
+    BIASES,
+    DEPTHS,
+    KINDS,
+    PENALTIES,
+    Candidate,
+    Search,
+)
 from tensorswitch.kernel_ridge._sensitivity import kappa
 
 __all__ = [
+    "BIASES",
+    "DEPTHS",
+    "KINDS",
+    "PENALTIES",
     "SCALINGS",
     "Calibration",
     "Candidate",

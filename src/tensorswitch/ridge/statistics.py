@@ -479,7 +479,7 @@ class RidgeStatistics:
             if not (0 <= result.rows < math.inf and 0 <= result.weight_squares < math.inf):
                 raise ValueError(f"the number of rows is {result.rows}")
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} does not hold valid ridge statistics: {error}") from error
+            raise ValueError(f"{path} does not contain valid ridge statistics: {error}") from error
         return result
 
     def _sums(self) -> tuple[Tensor, Tensor, Tensor]:

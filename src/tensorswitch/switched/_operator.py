@@ -121,6 +121,8 @@ def switched_outer(x: Tensor, gates: Tensor, errors: Tensor, *, group: int | Non
     check_shape("errors", errors, (len(x), None), "(rows, out_features)")
     check_dtype_device("errors", errors, "x", x)
     _check_group(group)
+    if 0 in (*gates.shape, x.shape[1], errors.shape[1]):  # an empty sum has nothing to group
+        group = 0
     if group is None:
         group = _choose(x, gates, errors.shape[1], True)
     result: Tensor = OuterSum.apply(x, gates, errors, group)
@@ -141,7 +143,7 @@ def _check(x: Tensor, routes: Routes, weight: Tensor, bias: Tensor | None) -> No
 
 def _check_group(group: int | None) -> None:
     valid = range(_cost.MAX_GROUP + 1)
-    if group is not None and (not isinstance(group, int) or group not in valid):
+    if group is not None and (type(group) is not int or group not in valid):
         raise ValueError(f"group must be None or an integer from 0 to {valid[-1]}, got {group!r}")
 
 

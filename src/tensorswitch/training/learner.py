@@ -1,4 +1,4 @@
-"""The training loop: epochs, metrics, checkpoints, on one process or several.
+"""A network with its optimiser, trained epoch by epoch on one process or several.
 
 With several processes (``torchrun``), each takes its share of every batch, and torch's
 DistributedDataParallel averages gradients and the pseudo-gradients of inverted backpropagation
@@ -8,10 +8,9 @@ alike. The loss curve is that of one process with the whole batch.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +28,12 @@ from tensorswitch._checks import (
     check_seed,
     from_numpy,
 )
-from tensorswitch._files import make_folder, read_header, read_tensors, write_tensors, write_text
-from tensorswitch._progress import progress_bar
-from tensorswitch.history import Epoch, History
+from tensorswitch._files import read_tensors, write_tensors
+from tensorswitch.history import History
 
-__all__ = ["DivergedError", "Epoch", "History", "Learner", "Rows", "train"]
+__all__ = ["DivergedError", "Learner", "Rows"]
 
 FORMAT = "tensorswitch.checkpoint"
-CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
-NEXT_BEST = "next-best.safetensors"  # renamed to BEST once the checkpoint includes its epoch
 ADVICE = "use a smaller learning rate"
 EVALUATION_ROWS = 4096
 LOOK_EVERY = 16  # steps between checks of the loss on devices that would have to synchronise
@@ -453,177 +449,6 @@ class Learner:
             if not x.isfinite().all() and where == "the loss":
                 where = f"the output of layer {name} ({type(layer).__name__})"
         raise DivergedError(f"{problem}: NaN or infinity first appears in {where}; {ADVICE}")
-
-
-def train(
-    learner: Learner,
-    rows: Rows,
-    *,
-    epochs: int,
-    validation: Rows | None = None,
-    test: Rows | None = None,
-    patience: int | None = None,
-    folder: str | Path | None = None,
-    notes: dict[str, Any] | None = None,
-    tensorboard: bool = False,
-    progress: bool = False,
-    after: Callable[[Epoch], None] | None = None,
-) -> History:
-    """Train for a number of epochs and return the results of each.
-
-    Parameters
-    ----------
-    learner : Learner
-        Network and optimiser.
-    rows : Rows
-        Training rows.
-    epochs : int
-        Total number of epochs, including those of an earlier run in ``folder``.
-    validation : Rows, optional
-        Rows that choose the best epoch.
-    test : Rows, optional
-        Rows that are only evaluated.
-    patience : int, optional
-        Stop after this many epochs without improvement. By default never.
-    folder : str or Path, optional
-        Folder for ``checkpoint.safetensors``, ``best.safetensors``, ``history.csv`` and
-        ``history.json``, which are written after every epoch. An interrupted run continues from
-        there.
-    notes : dict, optional
-        Settings of the run. A checkpoint with other settings is refused.
-    tensorboard : bool, default=False
-        Whether to write TensorBoard events to ``folder``.
-    progress : bool, default=False
-        Whether to show a progress bar with loss and errors.
-    after : callable, optional
-        Called with the :class:`~tensorswitch.history.Epoch` after each epoch; if a run is
-        continued, first with the last completed epoch.
-
-    Returns
-    -------
-    History
-        Results of all epochs.
-
-    Raises
-    ------
-    DivergedError
-        If the loss becomes NaN or infinite. The checkpoint of the last good epoch is kept.
-    ValueError
-        If ``folder`` contains a checkpoint of another run.
-
-    Examples
-    --------
-    >>> from tensorswitch.models import mlp
-    >>> rows = Rows(torch.randn(64, 4), torch.randint(0, 3, (64,)))
-    >>> history = train(Learner(mlp(4, 3, depth=1, width=8)), rows, epochs=2)
-    >>> [epoch.epoch for epoch in history.epochs]
-    [1, 2]
-    """
-    check_positive(epochs=epochs)
-    if patience is not None:
-        check_positive(patience=patience)
-    history, notes = History(), notes or {}
-    place = None if folder is None else Path(folder)
-    if place is not None:
-        make_folder(place)
-        if (place / CHECKPOINT).exists():
-            history = learner.restore(place / CHECKPOINT, notes)
-            if learner.rank == 0:
-                _settle_best(place, history)
-            if not (place / BEST).exists():
-                raise ValueError(
-                    f"{place} has {CHECKPOINT} but no {BEST}; use another folder, "
-                    f"or remove {place / CHECKPOINT} to start over"
-                )
-        if learner.ranks > 1:
-            distributed.barrier()  # all must have read the checkpoint before one is written
-    if history.epochs and after is not None:
-        after(history.epochs[-1])
-    rows = rows.to(learner.device)
-    main = learner.rank == 0
-    writer = _events(place) if tensorboard and main else None
-    batches = -(-len(rows.x) // (learner.batch_size * learner.ranks))
-    done = batches * len(history.epochs)
-    with progress_bar("training", progress and main, batches * epochs, done) as bar:
-        while len(history.epochs) < epochs and not _stalled(history, patience):
-            start = time.perf_counter()
-            number = len(history.epochs) + 1
-            train_loss, train_error = learner.epoch(rows, bar)
-            seconds = time.perf_counter() - start
-            epoch = Epoch(
-                number,
-                seconds,
-                train_loss,
-                train_error,
-                *learner.evaluate(validation),
-                *learner.evaluate(test),
-            )
-            for held, loss in ((validation, epoch.validation_loss), (test, epoch.test_loss)):
-                if held is not None and len(held.x) and not math.isfinite(loss):
-                    learner.explain(held.x[: learner.batch_size].to(learner.device))
-            history.epochs.append(epoch)
-            bar(0, _note(epoch))
-            if writer is not None:
-                for key, value in asdict(epoch).items():
-                    if key != "epoch" and not math.isnan(value):
-                        writer.add_scalar(key, value, number)
-            if place is not None and main:
-                # The process may be killed between any two writes. The checkpoint decides which
-                # epochs are done, so the best epoch is renamed after it is written, not before.
-                if history.best is epoch:
-                    learner.save(place / NEXT_BEST, history, notes)
-                learner.save(place / CHECKPOINT, history, notes)
-                _settle_best(place, history)
-            if after is not None:
-                after(epoch)
-    if writer is not None:
-        writer.close()
-    return history
-
-
-def _settle_best(place: Path, history: History) -> None:
-    """Make the other files agree with the checkpoint, which has this history."""
-    following = place / NEXT_BEST
-    if following.exists():
-        header = read_header(following, FORMAT)
-        if header.get("epochs_done") == history.best.epoch:
-            following.replace(place / BEST)
-        else:  # its epoch was never completed
-            following.unlink()
-    write_text(place / "history.csv", history.to_csv())
-    write_text(place / "history.json", history.to_json())
-
-
-def _stalled(history: History, patience: int | None) -> bool:
-    return (
-        patience is not None
-        and bool(history.epochs)
-        and len(history.epochs) - history.best.epoch >= patience
-    )
-
-
-def _note(epoch: Epoch) -> str:
-    parts = [f"epoch {epoch.epoch}", f"loss {epoch.train_loss:.4f}"]
-    for name, value in (
-        ("train", epoch.train_error),
-        ("validation", epoch.validation_error),
-        ("test", epoch.test_error),
-    ):
-        if not math.isnan(value):
-            parts.append(f"{name} {100 * value:.2f} %")
-    return ", ".join(parts)
-
-
-def _events(place: Path | None) -> Any:
-    if place is None:
-        raise ValueError("tensorboard needs a folder to write to")
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise ValueError(
-            "tensorboard is not installed; install it with: pip install tensorboard"
-        ) from None
-    return SummaryWriter(str(place / "events"))
 
 
 def _can_fuse(device: torch.device) -> bool:

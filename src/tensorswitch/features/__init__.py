@@ -1,0 +1,37 @@
+"""Patch features of images: the copies that a convolutional TS layer sends to windows.
+
+    p(u) = Lᵀ (n(u) − μ)                          normalised, whitened patch at position u
+    h_j(u) = H(w_j · p(u) − θ_j)                  gates, open for a fixed share of the patches
+    f_wj = mean_{u ∈ w} h_j(u) c_j(u)             copies c_j, averaged over the window w
+    φ = sign(f) |f|^a
+
+A linear readout of ``f`` is a switched linear map whose routes lead from patches to windows, so it
+can be solved in closed form (:class:`tensorswitch.estimators.TSConvRidgeClassifier`).
+
+- :class:`PatchFeatures2d` computes the features of one patch size, as a torch module, and
+  :class:`PatchBank2d` those of several sizes;
+- :func:`learn_patch_features` and :func:`learn_patch_bank` learn whitening, gates and thresholds
+  from images;
+- :class:`PatchFeatures` is the scikit-learn transformer with the same numbers.
+
+References
+----------
+Coates, Lee and Ng, An Analysis of Single-Layer Networks in Unsupervised Feature Learning, AISTATS
+2011 (whitened patches, clusters and pooling).
+"""
+
+from tensorswitch.features._bank import PatchBank2d, learn_patch_bank
+from tensorswitch.features._learning import default_patch_sizes, learn_patch_features
+from tensorswitch.features._module import PatchFeatures2d, as_images, channels_first
+from tensorswitch.features._transformer import PatchFeatures
+
+__all__ = [
+    "PatchBank2d",
+    "PatchFeatures",
+    "PatchFeatures2d",
+    "as_images",
+    "channels_first",
+    "default_patch_sizes",
+    "learn_patch_bank",
+    "learn_patch_features",
+]

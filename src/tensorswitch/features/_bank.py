@@ -1,0 +1,160 @@
+"""Patch features of several sizes side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tensorswitch._checks import check_floating, check_positive, check_shape
+from tensorswitch.features._learning import default_patch_sizes, learn_patch_features
+from tensorswitch.features._module import PatchFeatures2d
+
+MOST_PIXELS = 48  # along an axis; larger images are reduced
+
+
+class PatchBank2d(nn.Module):
+    """Compute patch features of several sizes, one after another.
+
+    Parameters
+    ----------
+    parts : sequence of PatchFeatures2d
+        The features of each size, for images that have been reduced.
+    image_shape : tuple of (int, int, int)
+        Channels, height and width of the images.
+    reduction : int, default=1
+        Images are averaged over squares of this size first.
+
+    Attributes
+    ----------
+    out_features : int
+        Number of features.
+
+    Examples
+    --------
+    >>> from tensorswitch.features import learn_patch_bank
+    >>> images = torch.rand(50, 1, 12, 12, generator=torch.Generator().manual_seed(0))
+    >>> bank = learn_patch_bank(images, features=400, sizes=(3, 5))
+    >>> bank(images).shape
+    torch.Size([50, 400])
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[PatchFeatures2d],
+        image_shape: tuple[int, int, int],
+        reduction: int = 1,
+    ) -> None:
+        super().__init__()
+        check_positive(reduction=reduction)
+        self.parts = nn.ModuleList(parts)
+        self.image_shape, self.reduction = image_shape, reduction
+        self.out_features = sum(part.out_features for part in parts)
+
+    def reduced(self, images: Tensor) -> Tensor:
+        """Return the images as the parts see them.
+
+        Parameters
+        ----------
+        images : Tensor of shape (images, channels, height, width)
+            The images.
+
+        Returns
+        -------
+        Tensor of shape (images, channels, height / reduction, width / reduction)
+            Averages over squares.
+        """
+        check_floating("images", images)
+        axes = "(images, channels, height, width)"
+        check_shape("images", images, (None, *self.image_shape), axes)
+        return images if self.reduction == 1 else F.avg_pool2d(images, self.reduction)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Compute the features.
+
+        Parameters
+        ----------
+        images : Tensor of shape (images, channels, height, width)
+            The images.
+
+        Returns
+        -------
+        Tensor of shape (images, out_features)
+            The features of all sizes.
+        """
+        images = self.reduced(images)
+        return torch.cat([part(images) for part in self.parts], dim=1)
+
+    def extra_repr(self) -> str:
+        """Return the settings shown by ``repr``."""
+        return f"image_shape={self.image_shape}, reduction={self.reduction}"
+
+
+def learn_patch_bank(
+    images: Tensor,
+    *,
+    features: int = 8192,
+    sizes: Sequence[int] | None = None,
+    grid: int = 2,
+    copies: int | str = "score",
+    generator: torch.Generator | None = None,
+    **settings: Any,
+) -> PatchBank2d:
+    """Learn patch features of several sizes.
+
+    Parameters
+    ----------
+    images : Tensor of shape (images, channels, height, width)
+        Images to learn from. Labels are not used.
+    features : int, default=8192
+        Number of features to aim at; the number of gates follows from it.
+    sizes : sequence of int, optional
+        Sizes of the patches. By default an eighth, a fifth and a third of the image.
+    grid : int, default=2
+        There are ``grid × grid`` windows.
+    copies : "score" or int, default="score"
+        What is copied; see :class:`PatchFeatures2d`.
+    generator : torch.Generator, optional
+        Source of randomness. By default seeded with 0.
+    **settings
+        Passed to :func:`learn_patch_features`.
+
+    Returns
+    -------
+    PatchBank2d
+        The module that computes the features.
+
+    Raises
+    ------
+    ValueError
+        If the images are smaller than the patches or show nothing, or there are too few features
+        for one gate of each size.
+    """
+    check_floating("images", images)
+    check_shape("images", images, (None,) * 4, "(images, channels, height, width)")
+    check_positive(features=features, grid=grid)
+    image_shape = (images.shape[1], images.shape[2], images.shape[3])
+    reduction = -(-max(image_shape[1:]) // MOST_PIXELS)
+    if reduction > 1:
+        images = F.avg_pool2d(images, reduction)
+    sizes = default_patch_sizes(*images.shape[2:]) if sizes is None else tuple(sizes)
+    if not sizes:
+        raise ValueError("sizes is empty: give at least one patch size")
+    per_gate = grid**2 * (2 if isinstance(copies, str) else copies + 1)
+    gates = features // per_gate
+    if gates < len(sizes):
+        raise ValueError(
+            f"{features} features are too few: a gate of each of {len(sizes)} sizes needs "
+            f"{per_gate * len(sizes)}"
+        )
+    generator = torch.Generator().manual_seed(0) if generator is None else generator
+    ends = [gates * i // len(sizes) for i in range(len(sizes) + 1)]
+    options: dict[str, Any] = {"grid": grid, "copies": copies, "generator": generator, **settings}
+    parts = [
+        learn_patch_features(images, gates=end - start, size=size, **options)
+        for start, end, size in zip(ends, ends[1:], sizes, strict=False)
+    ]
+    return PatchBank2d(parts, image_shape, reduction)

@@ -1,0 +1,199 @@
+"""Learning whitening, gates and thresholds of patch features from images."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tensorswitch._checks import check_floating, check_positive, check_shape
+from tensorswitch.features._module import Copies, PatchFeatures2d, positions
+
+SAMPLED_PATCHES = 60_000
+QUANTILE_PATCHES = 5_000
+SOURCES = ("clusters", "patches", "random")
+SHARES = {
+    "small": ((2, 0.125), (3, 0.2), (4, 0.32)),
+    "large": ((3, 0.25), (4, 0.4), (5, 0.5)),
+}
+LLOYD_STEPS = 3
+ASSIGNED = 4096  # patches assigned to clusters at a time
+
+
+def default_patch_sizes(height: int, width: int, scale: str = "small") -> tuple[int, ...]:
+    """Return three patch sizes that suit images of a size.
+
+    Parameters
+    ----------
+    height, width : int
+        Size of the images.
+    scale : {"small", "large"}, default="small"
+        "small" patches are an eighth, a fifth and a third of the image, for details anywhere in
+        it. "large" ones are a quarter, two fifths and half of it, for objects in the centre.
+
+    Returns
+    -------
+    tuple of int
+        Different heights and widths of patches, the smallest first.
+
+    Examples
+    --------
+    >>> default_patch_sizes(32, 32), default_patch_sizes(28, 28, "large")
+    ((4, 6, 10), (7, 11, 14))
+    """
+    side = min(height, width)
+    sizes = (max(least, round(side * share)) for least, share in SHARES[scale])
+    return tuple(sorted({min(size, side) for size in sizes}))
+
+
+@torch.no_grad()
+def learn_patch_features(
+    images: Tensor,
+    *,
+    gates: int = 1024,
+    size: int,
+    stride: int = 1,
+    components: int = 48,
+    open_fraction: float = 0.3,
+    floor: float = 0.3,
+    shrinkage: float = 0.05,
+    gates_from: str = "clusters",
+    grid: int = 2,
+    copies: Copies = "score",
+    pool: str = "mean",
+    power: float = 0.5,
+    generator: torch.Generator | None = None,
+) -> PatchFeatures2d:
+    """Learn patch features: whitening, gates and thresholds.
+
+    Parameters
+    ----------
+    images : Tensor of shape (images, channels, height, width)
+        Images to learn from. Labels are not used.
+    gates : int, default=1024
+        Number of gates.
+    size : int
+        Height and width of the patches.
+    stride : int, default=1
+        Distance between patches.
+    components : int, default=48
+        Number of principal components of the patches that are kept.
+    open_fraction : float, default=0.3
+        Share of the patches for which each gate is open.
+    floor : float, default=0.3
+        Deviation that is added to that of each patch when it is normalised, in units of the root
+        mean square deviation, so that flat patches stay flat.
+    shrinkage : float, default=0.05
+        Added to the variances of the components when they are whitened, in units of their mean.
+    gates_from : {"clusters", "patches", "random"}, default="clusters"
+        Gate weights are the directions of clusters of whitened patches (spherical k-means), single
+        patches, or drawn from a normal distribution. They have unit length.
+    grid : int, default=2
+        There are ``grid × grid`` windows.
+    copies : "score" or int, default="score"
+        What is copied; see :class:`PatchFeatures2d`.
+    pool : {"mean", "max"}, default="mean"
+        Average of the copies in a window, or the copy with the highest score.
+    power : float, default=0.5
+        Exponent of the signed power.
+    generator : torch.Generator, optional
+        Source of randomness. By default seeded with 0.
+
+    Returns
+    -------
+    PatchFeatures2d
+        The module that computes the features.
+
+    Raises
+    ------
+    ValueError
+        If all patches are flat, or the images are smaller than the patches.
+    """
+    check_floating("images", images)
+    check_shape("images", images, (None,) * 4, "(images, channels, height, width)")
+    check_positive(gates=gates, components=components, size=size, stride=stride)
+    if not 0 < open_fraction < 1:
+        raise ValueError(f"open_fraction must be between 0 and 1, got {open_fraction!r}")
+    if gates_from not in SOURCES:
+        known = ", ".join(map(repr, SOURCES))
+        raise ValueError(f"gates_from must be one of {known}, got {gates_from!r}")
+    channels, height, width = images.shape[1:]
+    if not len(images):
+        raise ValueError("there are no images to learn patches from")
+    generator = torch.Generator().manual_seed(0) if generator is None else generator
+    patches = _sampled(images, size, stride, generator)
+    patches = patches - patches.mean(1, keepdim=True)
+    variance = patches.square().mean(1)
+    scale = float(variance.mean())
+    if not scale > 0:
+        raise ValueError(
+            f"all patches of {size} × {size} are flat: the images show nothing to learn from"
+        )
+    added = floor**2 * scale
+    contrast = variance / (variance + added)
+    patches /= (variance + added).sqrt()[:, None]
+    mean = patches.mean(0)
+    kept = min(components, patches.shape[1] - 1, len(patches))
+    whitening = _whitening(patches - mean, max(1, kept), shrinkage)
+    whitened = (patches - mean) @ whitening
+    # Flat patches are neither gates nor do they decide on thresholds, which noise on a plain
+    # background would then cross.
+    count = max(gates, min(QUANTILE_PATCHES, len(patches)))
+    chosen = torch.multinomial(contrast + 1e-12, count, count > len(patches), generator=generator)
+    gate_weight = _gates(whitened, whitened[chosen[:gates]], gates_from, generator)
+    scores = whitened[chosen[:QUANTILE_PATCHES]] @ gate_weight.t()
+    threshold = torch.quantile(scores, 1 - open_fraction, dim=0)
+    return PatchFeatures2d(
+        (whitening - whitening.mean(0)).t().reshape(-1, channels, size, size),
+        mean @ whitening,
+        gate_weight,
+        threshold,
+        (channels, height, width),
+        stride=stride,
+        floor=added,
+        grid=grid,
+        copies=copies,
+        pool=pool,
+        power=power,
+    )
+
+
+def _sampled(images: Tensor, size: int, stride: int, generator: torch.Generator) -> Tensor:
+    """Return patches from random places, a row each."""
+    rows, columns = positions(images.shape[2], images.shape[3], size, stride)
+    count = min(SAMPLED_PATCHES, len(images) * rows * columns)
+    view = images.unfold(2, size, stride).unfold(3, size, stride)
+    image, row, column = (
+        torch.randint(limit, (count,), generator=generator)
+        for limit in (len(images), rows, columns)
+    )
+    return view[image, :, row, column].flatten(1)
+
+
+def _whitening(patches: Tensor, components: int, shrinkage: float) -> Tensor:
+    """Return the leading principal components, scaled to unit variance."""
+    covariance = patches.t().double() @ patches.double() / len(patches)
+    values, vectors = torch.linalg.eigh(covariance)
+    values, vectors = values.flip(0).clamp(min=0), vectors.flip(1)
+    added = shrinkage * float(values.mean())
+    # Directions without any variance, such as that of the mean, stay at zero.
+    scales = (values + added).rsqrt() * (values > 1e-9 * values[0])
+    whitening: Tensor = (vectors * scales)[:, :components]
+    return whitening.to(patches)
+
+
+def _gates(patches: Tensor, first: Tensor, gates_from: str, generator: torch.Generator) -> Tensor:
+    """Return gate weights of unit length; ``first`` are the patches to start from."""
+    if gates_from == "random":
+        return _unit(torch.randn(first.shape, generator=generator).to(first))
+    found = _unit(first)
+    for _ in range(LLOYD_STEPS if gates_from == "clusters" else 0):
+        nearest = torch.cat([(part @ found.t()).argmax(1) for part in patches.split(ASSIGNED)])
+        total = torch.zeros_like(found).index_add_(0, nearest, patches)
+        # A cluster that no patch belongs to keeps its direction.
+        found = torch.where(total.square().sum(1, keepdim=True) > 0, _unit(total), found)
+    return found
+
+
+def _unit(rows: Tensor) -> Tensor:
+    result: Tensor = rows / rows.norm(dim=1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
+    return result

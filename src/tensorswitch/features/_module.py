@@ -1,0 +1,380 @@
+"""Patch features as a torch module."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tensorswitch._checks import check_floating, check_positive, check_shape
+from tensorswitch._memory import workspace
+from tensorswitch.features._windows import averaging, edges
+
+SCORE_BYTES = 1 << 21  # of gate scores that are computed at a time, so that they stay in cache
+CHANNELS = (1, 3, 4)  # numbers of channels by which layouts are told apart
+Copies = int | str
+
+
+class PatchFeatures2d(nn.Module):
+    """Copy patches to the windows of an image and average them there.
+
+        p(u) = Lᵀ (n(u) − μ),    h_j(u) = H(w_j · p(u) − θ_j),    f_wj = mean_{u ∈ w} h_j(u) c_j(u)
+
+    ``n(u)`` is the patch at position u minus its mean, divided by ``√(variance + floor)``. The
+    features are ``sign(f) |f|^power``. Nothing is trained; see :func:`learn_patch_features`.
+
+    Parameters
+    ----------
+    filters : Tensor of shape (components, channels, size, size)
+        Columns of L, each with mean zero.
+    offset : Tensor of shape (components,)
+        ``Lᵀ μ``.
+    gate_weight : Tensor of shape (gates, components)
+        ``w_j``.
+    threshold : Tensor of shape (gates,)
+        ``θ_j``.
+    image_shape : tuple of (int, int, int)
+        Channels, height and width of the images.
+    stride : int, default=1
+        Distance between patches.
+    floor : float, default=0.0
+        Variance that is added to that of each patch, so that flat ones are not amplified.
+    grid : int, default=2
+        There are ``grid × grid`` windows.
+    copies : "score" or int, default="score"
+        What is copied. "score" is the copy projected on the direction of its gate,
+        ``w_j · p − θ_j``, and a constant. A number d stands for the first d components of p and a
+        constant.
+    pool : {"mean", "max"}, default="mean"
+        "mean" averages the copies in each window. "max" keeps the copy with the highest score.
+    power : float, default=0.5
+        Exponent of the signed power.
+
+    Attributes
+    ----------
+    out_features : int
+        Number of features, ``windows · gates · copies``.
+    positions : tuple of (int, int)
+        Number of patches along height and width.
+
+    Examples
+    --------
+    >>> from tensorswitch.features import learn_patch_features
+    >>> images = torch.rand(50, 1, 12, 12, generator=torch.Generator().manual_seed(0))
+    >>> features = learn_patch_features(images, gates=16, size=4)
+    >>> features(images).shape  # 4 windows, 16 gates, score and constant
+    torch.Size([50, 128])
+    """
+
+    filters: Tensor
+    offset: Tensor
+    gate_weight: Tensor
+    threshold: Tensor
+    windows: Tensor
+
+    def __init__(
+        self,
+        filters: Tensor,
+        offset: Tensor,
+        gate_weight: Tensor,
+        threshold: Tensor,
+        image_shape: tuple[int, int, int],
+        *,
+        stride: int = 1,
+        floor: float = 0.0,
+        grid: int = 2,
+        copies: Copies = "score",
+        pool: str = "mean",
+        power: float = 0.5,
+    ) -> None:
+        super().__init__()
+        check_positive(stride=stride, grid=grid)
+        gates, components = gate_weight.shape
+        size = filters.shape[-1]
+        channels, height, width = image_shape
+        check_shape(
+            "filters", filters, (components, channels, size, size), "(m, channels, size, size)"
+        )
+        check_shape("offset", offset, (components,), "(components,)")
+        check_shape("threshold", threshold, (gates,), "(gates,)")
+        check_copies(copies, components)
+        if pool not in ("mean", "max"):
+            raise ValueError(f"pool must be 'mean' or 'max', got {pool!r}")
+        self.image_shape = (channels, height, width)
+        self.size, self.stride, self.floor = size, stride, floor
+        self.grid, self.copies, self.pool, self.power = grid, copies, pool, power
+        self.positions = positions(height, width, size, stride)
+        if min(self.positions) < grid:
+            raise ValueError(
+                f"grid {grid} is finer than the {self.positions[0]} × {self.positions[1]} "
+                f"positions of patches of size {size} in images of {height} × {width}"
+            )
+        for name, tensor in (
+            ("filters", filters),
+            ("offset", offset),
+            ("gate_weight", gate_weight),
+            ("threshold", threshold),
+        ):
+            self.register_buffer(name, tensor.detach().clone())
+        self.register_buffer("windows", averaging(*self.positions, grid).to(filters))
+        self.out_features = grid * grid * gates * self.copies_per_gate
+
+    @property
+    def copies_per_gate(self) -> int:
+        """Number of entries of a copy, the constant included."""
+        return 2 if isinstance(self.copies, str) else self.copies + 1
+
+    def project(self, images: Tensor) -> Tensor:
+        """Return the whitened patches with a constant.
+
+        Parameters
+        ----------
+        images : Tensor of shape (images, channels, height, width)
+            The images.
+
+        Returns
+        -------
+        Tensor of shape (images, positions, components + 1)
+            ``[p(u), 1]`` for each position.
+        """
+        p = F.conv2d(images, self.filters, stride=self.stride)
+        mean, square = (
+            F.avg_pool2d(x, self.size, self.stride).mean(1, keepdim=True)
+            for x in (images, images.square())
+        )
+        variance = (square - mean.square()).clamp(min=0)
+        p = p * (variance + self.floor).rsqrt() - self.offset[:, None, None]
+        return F.pad(p, (0, 0, 0, 0, 0, 1), value=1.0).flatten(2).transpose(1, 2)
+
+    def open_gates(self, images: Tensor) -> Tensor:
+        """Return which gates are open at each position.
+
+        Parameters
+        ----------
+        images : Tensor of shape (images, channels, height, width)
+            The images.
+
+        Returns
+        -------
+        bool Tensor of shape (images, positions, gates)
+            True where a gate is open.
+        """
+        return self.project(self._checked(images)) @ self._scoring() > 0
+
+    def pooled(self, images: Tensor) -> Tensor:
+        """Return the pooled copies, before the power.
+
+        Parameters
+        ----------
+        images : Tensor of shape (images, channels, height, width)
+            The images.
+
+        Returns
+        -------
+        Tensor of shape (images, windows, gates, copies)
+            ``f``.
+        """
+        images = self._checked(images)
+        scoring = self._scoring()
+        score_bytes = math.prod(self.positions) * len(self.gate_weight) * images.element_size()
+        step = max(1, SCORE_BYTES // score_bytes)
+        shape = (len(images), self.grid**2, len(self.gate_weight), self.copies_per_gate)
+        if torch.is_grad_enabled() and images.requires_grad:
+            parts = [self._pooled(part, scoring, False) for part in images.split(step)]
+            return torch.cat(parts) if parts else images.new_zeros(shape)
+        result = images.new_empty(shape)
+        for start in range(0, len(images), step):
+            part = slice(start, start + step)
+            result[part] = self._pooled(images[part], scoring, True)
+        return result
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Compute the features.
+
+        Parameters
+        ----------
+        images : Tensor of shape (images, channels, height, width)
+            The images, of the dtype of the buffers.
+
+        Returns
+        -------
+        Tensor of shape (images, out_features)
+            ``sign(f) |f|^power``, the windows first, then the gates, then the copies.
+        """
+        f = self.pooled(images).flatten(1)
+        if self.power == 1:
+            return f
+        if self.power == 0.5 and not f.requires_grad:
+            return f.abs().sqrt_().copysign_(f)
+        safe = torch.where(f == 0, 1, f)  # the derivative of the power is infinite at zero
+        return torch.where(f == 0, 0, f.sign() * safe.abs().pow(self.power))
+
+    def _scoring(self) -> Tensor:
+        """Return the matrix that turns ``[p, 1]`` into ``w_j · p − θ_j``."""
+        return torch.cat([self.gate_weight, -self.threshold[:, None]], dim=1).t().contiguous()
+
+    def _pooled(self, images: Tensor, scoring: Tensor, reuse: bool) -> Tensor:
+        p = self.project(images)
+        scores, opened = self._gated(p, scoring, reuse)
+        if self.pool == "max":
+            return self._maxima(p, scores)
+        if isinstance(self.copies, str):
+            rectified = scores.relu_() if reuse else scores.relu()
+            return torch.stack([self.windows @ rectified, self.windows @ opened], dim=3)
+        copies = torch.cat([p[..., : self.copies], p[..., -1:]], dim=2)
+        parts = []
+        for rows in self._window_positions():
+            taken = opened[:, rows].transpose(1, 2) @ copies[:, rows]
+            parts.append(taken / rows.numel())
+        return torch.stack(parts, dim=1)
+
+    def _gated(self, p: Tensor, scoring: Tensor, reuse: bool) -> tuple[Tensor, Tensor]:
+        """Return scores and gates, in buffers of the thread where no gradient is needed."""
+        if not reuse:
+            scores = p @ scoring
+            return scores, (scores > 0).to(p.dtype)
+        shape = (len(p) * p.shape[1], scoring.shape[1])
+        scores = workspace.empty("patch scores", shape, p)
+        torch.mm(p.reshape(shape[0], -1), scoring, out=scores)
+        opened = torch.gt(scores, 0, out=workspace.empty("patch gates", shape, p))
+        return scores.view(*p.shape[:2], -1), opened.view(*p.shape[:2], -1)
+
+    def _maxima(self, p: Tensor, scores: Tensor) -> Tensor:
+        parts = []
+        for rows in self._window_positions():
+            best, place = scores[:, rows].max(1)
+            opened = (best > 0).to(p.dtype)
+            if isinstance(self.copies, str):
+                parts.append(torch.stack([best.relu(), opened], dim=2))
+                continue
+            copies = torch.cat([p[..., : self.copies], p[..., -1:]], dim=2)[:, rows]
+            index = place.unsqueeze(2).expand(-1, -1, copies.shape[2])
+            parts.append(copies.gather(1, index) * opened.unsqueeze(2))
+        return torch.stack(parts, dim=1)
+
+    def _window_positions(self) -> list[Tensor]:
+        height, width = self.positions
+        grid = torch.arange(height * width, device=self.windows.device).view(height, width)
+        rows, columns = edges(height, self.grid), edges(width, self.grid)
+        return [
+            grid[rows[i] : rows[i + 1], columns[j] : columns[j + 1]].flatten()
+            for i in range(self.grid)
+            for j in range(self.grid)
+        ]
+
+    def _checked(self, images: Tensor) -> Tensor:
+        check_floating("images", images)
+        check_shape(
+            "images", images, (None, *self.image_shape), "(images, channels, height, width)"
+        )
+        return images
+
+    def extra_repr(self) -> str:
+        """Return the settings shown by ``repr``."""
+        return (
+            f"image_shape={self.image_shape}, size={self.size}, stride={self.stride}, "
+            f"gates={len(self.gate_weight)}, components={self.gate_weight.shape[1]}, "
+            f"grid={self.grid}, copies={self.copies!r}, pool={self.pool!r}, power={self.power}"
+        )
+
+
+def positions(height: int, width: int, size: int, stride: int) -> tuple[int, int]:
+    """Return the number of patches along both axes, or raise if images are too small."""
+    if min(height, width) < size:
+        raise ValueError(
+            f"images of {height} × {width} are smaller than the patches of {size} × {size}"
+        )
+    return (height - size) // stride + 1, (width - size) // stride + 1
+
+
+def check_copies(copies: Any, components: int) -> None:
+    """Raise unless ``copies`` is "score" or a number of components."""
+    if isinstance(copies, str) and copies == "score":
+        return
+    if isinstance(copies, bool) or not isinstance(copies, int) or not 0 <= copies <= components:
+        raise ValueError(
+            f"copies must be 'score' or a number from 0 to the {components} components, "
+            f"got {copies!r}"
+        )
+
+
+def as_images(array: Any, image_shape: tuple[int, ...] | None = None) -> Tensor:
+    """Return images as a float tensor with the channels first.
+
+    Parameters
+    ----------
+    array : array-like of shape (n, height, width), (n, height, width, channels) or (n, features)
+        Integers of at most 8 bits are divided by 255; other values are taken as they are. Images of
+        shape (n, channels, height, width) are recognised if there are 1, 3 or 4 channels.
+    image_shape : tuple of int, optional
+        (height, width) or (height, width, channels) of flat rows.
+
+    Returns
+    -------
+    Tensor of shape (n, channels, height, width)
+        float32 images.
+
+    Raises
+    ------
+    ValueError
+        If the shape is not one of images, or values are not finite.
+    """
+    array = np.asarray(array)
+    if array.dtype == object or array.dtype.kind not in "buif":
+        raise ValueError(
+            f"images must be numbers, got an array of {array.dtype}; are they all of one size?"
+        )
+    if array.ndim == 2:
+        if image_shape is None or len(image_shape) not in (2, 3):
+            raise ValueError(
+                f"flat rows of shape {array.shape} need image_shape=(height, width) or "
+                f"(height, width, channels), got {image_shape!r}"
+            )
+        if math.prod(image_shape) != array.shape[1]:
+            raise ValueError(
+                f"rows have {array.shape[1]} values, but image_shape {tuple(image_shape)} has "
+                f"{math.prod(image_shape)}"
+            )
+        array = array.reshape(len(array), *image_shape)
+    if array.ndim == 3:
+        array = array[..., None]
+    if array.ndim != 4:
+        raise ValueError(
+            "images must have the shape (n, height, width) or (n, height, width, channels), "
+            f"got {array.shape}"
+        )
+    if not channels_first(array.shape):
+        array = array.transpose(0, 3, 1, 2)
+    small = array.dtype.kind in "bui" and array.dtype.itemsize == 1 and array.dtype != bool
+    images = torch.from_numpy(np.array(array, dtype=np.float32, order="C"))
+    if small:
+        images /= 255
+    elif not bool(images.isfinite().all()):
+        raise ValueError("images contain NaN or infinity")
+    return images
+
+
+def channels_first(shape: tuple[int, ...]) -> bool:
+    """Return whether images of this shape have their channels before height and width.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of an array of images.
+
+    Returns
+    -------
+    bool
+        True for (n, channels, height, width) with 1, 3 or 4 channels, unless the last axis has as
+        few entries.
+
+    Examples
+    --------
+    >>> channels_first((100, 3, 32, 32)), channels_first((100, 32, 32, 3))
+    (True, False)
+    """
+    return len(shape) == 4 and shape[1] in CHANNELS and shape[3] not in CHANNELS

@@ -1,0 +1,153 @@
+"""Patch features as a scikit-learn transformer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from tensorswitch.features._bank import PatchBank2d, learn_patch_bank
+from tensorswitch.features._module import Copies, as_images
+
+IMAGES = 512  # converted at a time
+
+
+class PatchFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Turn images into patch features: copies of patches, averaged over windows.
+
+        f_wj = mean_{u ∈ w} h_j(u) c_j(u),        φ = sign(f) |f|^power
+
+    Parameters
+    ----------
+    features : int, default=8192
+        Number of features to aim at; the number of gates follows from it.
+    sizes : sequence of int, optional
+        Heights and widths of patches. By default an eighth, a fifth and a third of the image. Images of more than 48 pixels along an axis are reduced first.
+    stride : int, default=1
+        Distance between patches.
+    components : int, default=48
+        Number of principal components of the patches that are kept.
+    open_fraction : float, default=0.3
+        Share of the patches for which each gate is open.
+    floor : float, default=0.3
+        Added to the deviation of each patch, in units of the root mean square deviation.
+    shrinkage : float, default=0.05
+        Added to the variances of the components, in units of their mean.
+    gates_from : {"clusters", "patches", "random"}, default="clusters"
+        Where gate weights come from; see :func:`learn_patch_features`.
+    grid : int, default=2
+        There are ``grid × grid`` windows.
+    copies : "score" or int, default="score"
+        What is copied; see :class:`PatchFeatures2d`.
+    pool : {"mean", "max"}, default="mean"
+        Average of the copies in a window, or the copy with the highest score.
+    power : float, default=0.5
+        Exponent of the signed power.
+    image_shape : tuple of int, optional
+        (height, width) or (height, width, channels) of images that are given as flat rows.
+    random_state : int, RandomState instance or None, default=0
+        Seed of the patches and gates that are drawn.
+
+    Attributes
+    ----------
+    module_ : PatchBank2d
+        The torch module that computes the features.
+    n_features_out_ : int
+        Number of features.
+
+    See Also
+    --------
+    tensorswitch.estimators.TSConvRidgeClassifier : Ridge regression on these features.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from tensorswitch.features import PatchFeatures
+    >>> images = load_digits().images  # (1797, 8, 8)
+    >>> PatchFeatures(256).fit(images).transform(images[:10]).shape
+    (10, 256)
+    """
+
+    def __init__(
+        self,
+        features: int = 8192,
+        *,
+        sizes: Sequence[int] | None = None,
+        stride: int = 1,
+        components: int = 48,
+        open_fraction: float = 0.3,
+        floor: float = 0.3,
+        shrinkage: float = 0.05,
+        gates_from: str = "clusters",
+        grid: int = 2,
+        copies: Copies = "score",
+        pool: str = "mean",
+        power: float = 0.5,
+        image_shape: tuple[int, ...] | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.features = features
+        self.sizes = sizes
+        self.stride = stride
+        self.components = components
+        self.open_fraction = open_fraction
+        self.floor = floor
+        self.shrinkage = shrinkage
+        self.gates_from = gates_from
+        self.grid = grid
+        self.copies = copies
+        self.pool = pool
+        self.power = power
+        self.image_shape = image_shape
+        self.random_state = random_state
+
+    module_: PatchBank2d
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn whitening, gates and thresholds from images.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, height, width), (n, height, width, channels) or (n, features)
+            Images. Integers of 8 bits are divided by 255.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            The fitted transformer.
+        """
+        settings = self.get_params(deep=False)
+        image_shape, random_state = settings.pop("image_shape"), settings.pop("random_state")
+        seed = int(check_random_state(random_state).randint(2**31))
+        settings["generator"] = torch.Generator().manual_seed(seed)
+        self.module_ = learn_patch_bank(as_images(X, image_shape), **settings)
+        self.n_features_out_ = self.module_.out_features
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Compute the features.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, height, width), (n, height, width, channels) or (n, features)
+            Images of the size that was learned.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features_out_)
+            float32 features.
+        """
+        check_is_fitted(self, "module_")
+        result = np.empty((len(X), self.n_features_out_), dtype=np.float32)
+        with torch.no_grad():
+            for start in range(0, len(X), IMAGES):
+                images = as_images(X[start : start + IMAGES], self.image_shape)
+                result[start : start + IMAGES] = self.module_(images).numpy()
+        return result

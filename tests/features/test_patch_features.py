@@ -1,0 +1,227 @@
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from tensorswitch import Routes, switched_linear
+from tensorswitch.features import (
+    PatchFeatures,
+    as_images,
+    default_patch_sizes,
+    learn_patch_bank,
+    learn_patch_features,
+)
+from tensorswitch.features._windows import averaging, window_of_position
+
+
+def some_images(count=20, channels=2, height=11, width=9, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(1)
+    return torch.rand(count, channels, height, width, generator=generator).to(dtype)
+
+
+def patches_of(module, images):
+    """Whitened patches by the definition: unfold, normalise, project."""
+    raw = F.unfold(images, module.size, stride=module.stride).transpose(1, 2)
+    centred = raw - raw.mean(2, keepdim=True)
+    normal = centred / (centred.square().mean(2, keepdim=True) + module.floor).sqrt()
+    return normal @ module.filters.flatten(1).t() - module.offset
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_projection_normalises_and_whitens_each_patch(stride):
+    images = some_images(dtype=torch.float64)
+    module = learn_patch_features(images, gates=5, size=3, stride=stride, components=7)
+    p = module.project(images)
+    torch.testing.assert_close(p[..., :-1], patches_of(module, images))
+    assert (p[..., -1] == 1).all()
+
+
+def test_whitened_patches_are_uncorrelated():
+    images = some_images(2000)
+    module = learn_patch_features(images, gates=5, size=3, components=6, shrinkage=0.0)
+    p = module.project(images)[..., :-1].flatten(0, 1)
+    torch.testing.assert_close(torch.cov(p.t()), torch.eye(6), atol=0.03, rtol=0)
+
+
+@pytest.mark.parametrize("copies", ["score", 0, 4])
+def test_readout_is_a_switched_linear_map_with_routes_to_windows(copies):
+    images = some_images(dtype=torch.float64)
+    module = learn_patch_features(
+        images, gates=6, size=3, components=5, grid=2, copies=copies, power=1
+    )
+    f = module.pooled(images)
+    readout = torch.randn(*f.shape[1:], 3, dtype=torch.float64)
+    # The same as analysis weights V of shape (gates, windows · [p, 1], out): a patch in window w
+    # is copied to the block of w.
+    windows = module.grid**2
+    m = module.gate_weight.shape[1]
+    weight = torch.zeros(6, windows, m + 1, 3, dtype=torch.float64)
+    for j in range(6):
+        for w in range(windows):
+            if copies == "score":
+                direction = torch.cat([module.gate_weight[j], -module.threshold[j : j + 1]])
+                weight[j, w] = direction[:, None] * readout[w, j, 0]
+                weight[j, w, -1] += readout[w, j, 1]
+            else:
+                weight[j, w, :copies] = readout[w, j, :-1]
+                weight[j, w, -1] = readout[w, j, -1]
+    p = module.project(images)
+    place = window_of_position(*module.positions, module.grid)
+    total = torch.zeros(len(images), 3, dtype=torch.float64)
+    for w in range(windows):
+        inside = place == w
+        rows = p[:, inside].reshape(-1, m + 1)
+        gates = module.open_gates(images)[:, inside].reshape(-1, 6)
+        target = torch.arange(len(images)).repeat_interleave(int(inside.sum()))
+        routes = Routes(gates, target=target, rows=len(images))
+        total += switched_linear(rows, routes, weight[:, w].contiguous()) / int(inside.sum())
+    torch.testing.assert_close(torch.einsum("nwjc,wjco->no", f, readout), total)
+
+
+@pytest.mark.parametrize("copies", ["score", 3])
+def test_max_pooling_keeps_the_copy_with_the_highest_score(copies):
+    images = some_images(3, dtype=torch.float64)
+    module = learn_patch_features(
+        images, gates=4, size=3, components=5, pool="max", copies=copies, open_fraction=0.05
+    )
+    f = module.pooled(images)
+    p = module.project(images)
+    scores = p @ module._scoring()
+    place = window_of_position(*module.positions, module.grid)
+    for n in range(3):
+        for w in range(4):
+            inside = (place == w).nonzero().flatten()
+            for j in range(4):
+                best = inside[scores[n, inside, j].argmax()]
+                value = scores[n, best, j]
+                copy = torch.stack([value, torch.ones_like(value)])
+                if copies == 3:
+                    copy = torch.cat([p[n, best, :3], p[n, best, -1:]])
+                torch.testing.assert_close(f[n, w, j], copy * float(value > 0))
+
+
+def test_gates_are_open_for_the_given_share_of_patches():
+    images = some_images(500, height=16, width=16)
+    module = learn_patch_features(images, gates=8, size=4, open_fraction=0.1)
+    share = module.open_gates(images).float().mean((0, 1))
+    torch.testing.assert_close(share, torch.full((8,), 0.1), atol=0.03, rtol=0)
+
+
+@pytest.mark.parametrize("power", [0.5, 0.7, 1.0])
+def test_power_is_signed(power):
+    images = some_images()
+    module = learn_patch_features(images, gates=4, size=3, copies=3, power=power)
+    f = module.pooled(images).flatten(1)
+    torch.testing.assert_close(module(images), f.sign() * f.abs() ** power)
+
+
+def test_gradients_reach_the_image():
+    module = learn_patch_features(some_images(dtype=torch.float64), gates=4, size=3, power=0.7)
+    images = torch.rand(2, 2, 11, 9, dtype=torch.float64, requires_grad=True)
+    with torch.no_grad():
+        plain = module(images.detach())
+    torch.testing.assert_close(module(images).detach(), plain)
+    assert torch.autograd.gradcheck(module, images, atol=1e-4)
+
+
+def test_flat_regions_do_not_amplify_noise():
+    generator = torch.Generator().manual_seed(0)
+    images = torch.zeros(200, 1, 16, 16)
+    images[:, :, 4:12, 4:12] = torch.rand(200, 1, 8, 8, generator=generator)
+    module = learn_patch_features(images, gates=16, size=4)
+    noisy = images + 0.002 * torch.randn(images.shape, generator=generator)
+    change = (module(noisy) - module(images)).norm() / module(images).norm()
+    assert change < 0.1
+
+
+def test_windows_cover_every_position_once():
+    window = window_of_position(7, 5, 3)
+    assert torch.bincount(window, minlength=9).min() > 0
+    torch.testing.assert_close(averaging(7, 5, 3).sum(1), torch.ones(9))
+    torch.testing.assert_close((averaging(7, 5, 3) > 0).sum(0), torch.ones(35, dtype=torch.int64))
+
+
+def test_transformer_gives_the_numbers_of_the_module():
+    images = (255 * some_images(600, 3, 12, 12).permute(0, 2, 3, 1)).byte().numpy()
+    transformer = PatchFeatures(200, sizes=(3, 4), random_state=3).fit(images)
+    expected = transformer.module_(as_images(images))
+    np.testing.assert_array_equal(transformer.transform(images), expected.numpy())
+    again = PatchFeatures(200, sizes=(3, 4), random_state=3).fit(images)
+    np.testing.assert_array_equal(again.transform(images), expected.numpy())
+
+
+def test_layouts_of_images_agree():
+    images = (255 * some_images(5, 1, 6, 6)[:, 0]).byte().numpy()
+    expected = as_images(images)
+    assert expected.shape == (5, 1, 6, 6)
+    torch.testing.assert_close(as_images(images[..., None]), expected)
+    torch.testing.assert_close(as_images(images.reshape(5, 36), (6, 6)), expected)
+    torch.testing.assert_close(as_images(images / 255.0), expected)
+    torch.testing.assert_close(as_images(images[:, None]), expected)
+
+
+@pytest.mark.parametrize(
+    ("array", "shape", "message"),
+    [
+        (np.zeros((4, 10)), None, "need image_shape"),
+        (np.zeros((4, 10)), (3, 3), "rows have 10 values, but image_shape"),
+        (np.zeros((4, 2, 2, 2, 2)), None, "got \\(4, 2, 2, 2, 2\\)"),
+        (np.array([None, 1]), None, "must be numbers"),
+        (np.full((1, 4, 4), np.nan), None, "NaN or infinity"),
+    ],
+)
+def test_arrays_that_are_not_images_are_refused(array, shape, message):
+    with pytest.raises(ValueError, match=message):
+        as_images(array, shape)
+
+
+@pytest.mark.parametrize(
+    ("images", "options", "message"),
+    [
+        (torch.zeros(5, 1, 8, 8), {}, "flat"),
+        (torch.rand(5, 1, 8, 8), {"size": 9}, "smaller than the patches"),
+        (torch.rand(5, 1, 8, 8), {"grid": 7}, "finer than"),
+        (torch.rand(5, 1, 8, 8), {"open_fraction": 1.0}, "open_fraction"),
+        (torch.rand(5, 1, 8, 8), {"copies": 99}, "copies"),
+        (torch.rand(5, 1, 8, 8), {"pool": "sum"}, "pool"),
+        (torch.rand(5, 1, 8, 8), {"gates_from": "thin air"}, "gates_from"),
+        (torch.rand(0, 1, 8, 8), {}, "no images"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(images, options, message):
+    with pytest.raises(ValueError, match=message):
+        learn_patch_features(images, **{"gates": 4, "size": 3, **options})
+
+
+def test_images_of_another_size_are_refused():
+    module = learn_patch_features(torch.rand(5, 3, 8, 8), gates=4, size=3)
+    with pytest.raises(ValueError, match="size 1 on axis 1 \\(channels\\), expected 3"):
+        module(torch.rand(5, 1, 8, 8))
+
+
+def test_default_patch_sizes():
+    sides = (2, 3, 8, 28, 32, 48)
+    expected = [(2,), (2, 3), (2, 3, 4), (4, 6, 9), (4, 6, 10), (6, 10, 15)]
+    assert [default_patch_sizes(s, s) for s in sides] == expected
+
+
+def test_bank_joins_the_features_of_each_size():
+    images = some_images(30, height=12, width=12)
+    bank = learn_patch_bank(images, features=330, sizes=(3, 5), grid=2)
+    assert bank.out_features == 328  # 41 gates, 4 windows, score and constant
+    expected = torch.cat([part(images) for part in bank.parts], dim=1)
+    torch.testing.assert_close(bank(images), expected, rtol=0, atol=0)
+    assert [part.size for part in bank.parts] == [3, 5]
+
+
+def test_large_images_are_reduced():
+    images = some_images(4, height=100, width=80)
+    bank = learn_patch_bank(images, features=100)
+    small = F.avg_pool2d(images, 3)
+    again = learn_patch_bank(small, features=100)
+    torch.testing.assert_close(bank(images), again(small))
+
+
+def test_too_few_features_are_refused():
+    with pytest.raises(ValueError, match="too few"):
+        learn_patch_bank(some_images(), features=8)

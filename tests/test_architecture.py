@@ -1,0 +1,103 @@
+"""Modules know only modules above them, and nothing private crosses a package."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import tensorswitch
+
+ROOT = Path(tensorswitch.__file__).parent
+# From the top: a layer may import those before it. Helpers at the root start with an underscore;
+# the first ones know nothing but torch and NumPy.
+LAYERS = [
+    "_checks",
+    "_memory",
+    "_files",
+    "_progress",
+    "_bfloat16",
+    "algebra",
+    "switches",
+    "switched",
+    "inverted",
+    "nn",
+    "explain",
+    "kernels",
+    "ridge",
+    "kernel_ridge",
+    "features",
+    "models",
+    "history",
+    "training",
+    "_pca",
+    "estimators",
+    "data",
+    "experiments",
+    "paper",
+    "cli",
+    "__main__",
+]
+# The numerical core, which must work without these.
+CORE = LAYERS[LAYERS.index("algebra") : LAYERS.index("kernel_ridge")]
+FRONT = {"sklearn", "pandas", "rich", "typer", "jinja2", "matplotlib"}
+# Imports that are to become public.
+PENDING = {
+    "tensorswitch.ridge._penalty.check_alphas",
+    "tensorswitch.ridge._validation.Problem",
+}
+SOURCES = sorted(ROOT.rglob("*.py"))
+
+
+def module_of(path):
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return parts[:-1] if parts[-1] == "__init__" else parts
+
+
+def imports_of(path):
+    """Yield what a file imports, as tuples of names: ("torch", "nn"), for example."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (tuple(name.name.split(".")) for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path} has a relative import"
+            for name in node.names:
+                yield (*node.module.split("."), name.name)
+
+
+def ours(path):
+    return [i for i in imports_of(path) if i[0] == "tensorswitch" and len(i) > 1]
+
+
+def layer(module):
+    return module[1] if len(module) > 1 else None
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_module_knows_only_modules_above_it(path):
+    here = layer(module_of(path))
+    if here is None:  # the package itself, which exports names of many layers
+        return
+    allowed = {*LAYERS[: LAYERS.index(here) + 1]}
+    strangers = {layer(i) for i in ours(path)} - allowed
+    assert not strangers, f"{here} must not import {strangers}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_nothing_private_is_imported_from_another_package(path):
+    here = layer(module_of(path))
+    private = {
+        ".".join(i)
+        for i in ours(path)
+        if layer(i) != here and any(part.startswith("_") for part in i[2:])
+    }
+    assert not private - PENDING
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_the_core_knows_nothing_of_estimators_files_or_the_terminal(path):
+    if layer(module_of(path)) in CORE:
+        assert not {i[0] for i in imports_of(path)} & FRONT
+
+
+def test_every_module_has_a_layer():
+    assert {layer(module_of(path)) for path in SOURCES} - {None} <= {*LAYERS}
