@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -51,3 +52,27 @@ def naive_switched_linear(x, gates, weight):
 @pytest.fixture
 def naive():
     return naive_switched_linear
+
+
+@pytest.fixture
+def browser(tmp_path):
+    """A headless Chromium, driven by selenium."""
+    webdriver = pytest.importorskip("selenium.webdriver")
+    if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
+        pytest.skip("needs chromium and chromedriver (Debian: chromium chromium-driver)")
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    quiet = ("quic", "background-networking", "component-update", "sync", "gpu")
+    for flag in (
+        "headless",
+        "no-sandbox",
+        "no-first-run",
+        f"user-data-dir={tmp_path / 'browser'}",
+        *(f"disable-{q}" for q in quiet),
+    ):
+        options.add_argument(f"--{flag}")
+    driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
+    try:
+        yield driver
+    finally:
+        driver.quit()

@@ -22,6 +22,7 @@ LAYERS = [
     "switched",
     "inverted",
     "nn",
+    "explain",
     "kernels",
     "ridge",
     "kernel_ridge",

@@ -19,5 +19,12 @@ def principal_components(x: np.ndarray, count: int) -> np.ndarray:
             f"components must be at most {min(x.shape)} for {x.shape[0]} rows of "
             f"{x.shape[1]} features, got {count}"
         )
+    if len(x) < x.shape[1]:  # the matrix of the rows is smaller and has the same eigenvalues
+        wide = x.astype(np.float64)
+        _, rows = np.linalg.eigh(wide @ wide.T)
+        # Where eigenvalues are zero, orthogonalisation completes the basis.
+        vectors, triangle = np.linalg.qr(wide.T @ rows[:, ::-1][:, :count])
+        vectors = vectors * np.where(np.diagonal(triangle) < 0, -1, 1)
+        return np.ascontiguousarray(vectors.astype(x.dtype))
     _, vectors = np.linalg.eigh((x.T @ x).astype(np.float64))
     return np.ascontiguousarray(vectors[:, ::-1][:, :count].astype(x.dtype))

@@ -17,8 +17,8 @@ from tensorswitch.data.readers import (
     read_npy,
     read_npz,
     read_svhn,
-    read_table,
 )
+from tensorswitch.data.tables import read_table
 from tensorswitch.experiments import Experiment
 from tensorswitch.experiments.grid import experiments_from_toml
 from tensorswitch.experiments.records import Record, run_one

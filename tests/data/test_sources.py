@@ -223,7 +223,7 @@ def broken(path, content):
     ("make", "message"),
     [
         (lambda t: "nist", "'nist' is neither a data set known by name .digits, mnist, "),
-        (lambda t: broken(t / "a.xls", b""), "a.xls has an unknown format; supported are .npz"),
+        (lambda t: broken(t / "a.xls", b""), "a.xls has an unknown format; supported are tables"),
         (
             lambda t: broken(t / "a.npz", b"PK\x03\x04cut"),
             "a.npz cannot be read; it may be truncated",
@@ -233,30 +233,26 @@ def broken(path, content):
             "x.npy has no labels: save the rows as x.npy and the labels as y.npy",
         ),
         (lambda t: broken(t / "a.csv", b""), "a.csv is empty; expected a line of column names"),
-        (lambda t: broken(t / "a.csv", b"a\n1\n"), "a.csv has 1 column"),
-        (
-            lambda t: broken(t / "a.csv", b"a,b,label\n1,x,0\n2,y,1\n"),
-            "the columns b are not numeric .labels were taken from 'label'.",
-        ),
-        (
-            lambda t: broken(t / "a.csv", b"a,y\n1,0\n2,\n"),
-            "the label column 'y' has missing values",
-        ),
+        (lambda t: broken(t / "a.csv", b"a\n1\n2\n"), "a.csv has no columns to learn from besides"),
         (
             lambda t: broken(t / "a.csv", b"a,y\n" + b"1,0\n" * 20),
-            "all labels are 0; at least two classes",
+            "the target 'y' is 0 in every row",
         ),
         (
             lambda t: broken(t / "a.csv", b"a,y\n" + b"1,0.5\n2,0.25\n" * 20),
-            "some labels are fractions",
+            "the target 'y' is a quantity, and this needs classes",
+        ),
+        (
+            lambda t: broken(t / "a.csv", b"a,y\n" + b"1,2020-01-01\n2,2021-01-01\n" * 20),
+            "the target 'y' is a date",
+        ),
+        (
+            lambda t: broken(t / "a.csv", b"a,y\n" + b"3,0\n3,1\n" * 20),
+            "a has no column to learn from: a is constant|no column to learn from: a is constant",
         ),
         (lambda t: broken(t / "a.csv", b"a,y\n1,0\n2,1\n"), "only 2 rows; at least 10"),
-        (
-            lambda t: broken(t / "a.csv", b"a,y\n" + b"3,0\n,0\n2,1\n" * 20),
-            r"values are missing in a \(row 2\); impute them",
-        ),
         (lambda t: broken(t / "a.parquet", b"PAR1"), "a.parquet cannot be read"),
-        (lambda t: t, "has no IDX files, such as train-images-idx3-ubyte.gz"),
+        (lambda t: t, "has no pictures .* expected a folder for each class"),
         (lambda t: "", "'' is neither a data set known by name"),
         (lambda t: one_hot(t / "a.npz"), r"labels of shape \(12, 3\) appear to be one-hot"),
     ],

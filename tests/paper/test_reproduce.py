@@ -122,60 +122,43 @@ def test_the_page_stands_alone(smoke):
     assert text.count("<img ") == 3
 
 
-def test_the_page_in_a_browser(smoke, tmp_path):
+def test_the_page_in_a_browser(smoke, browser):
     """Table and figures are visible, columns sort, and no screen scrolls sideways."""
-    webdriver = pytest.importorskip("selenium.webdriver")
-    if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
-        pytest.skip("needs chromium and chromedriver (Debian: chromium chromium-driver)")
     from selenium.webdriver.common.by import By
 
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    quiet = ("quic", "background-networking", "component-update", "sync", "gpu")
-    for flag in (
-        "headless",
-        "no-sandbox",
-        "no-first-run",
-        f"user-data-dir={tmp_path}",
-        *(f"disable-{q}" for q in quiet),
-    ):
-        options.add_argument(f"--{flag}")
-    driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
-    try:
-        driver.get((smoke[0] / "report.html").as_uri())
-        for width in (1280, 375):
-            driver.set_window_size(width, 900)
-            assert driver.find_element(By.ID, "table1").is_displayed()
-            assert len(driver.find_elements(By.CSS_SELECTOR, "#table1 tbody tr")) == 8
-            for image in driver.find_elements(By.TAG_NAME, "img"):
-                assert image.is_displayed()
-                assert driver.execute_script("return arguments[0].naturalWidth", image) > 500
-            assert driver.execute_script(
-                "const page = document.documentElement; return page.scrollWidth <= page.clientWidth"
-            )
-        head = driver.find_element(By.CSS_SELECTOR, "#runs th:nth-child(3)")
-
-        def errors():
-            texts = [
-                e.get_attribute("textContent")
-                for e in driver.find_elements(By.CSS_SELECTOR, "#runs tbody td:nth-child(3)")
-            ]
-            return [float(t) for t in texts]
-
-        for direction in (1, -1):
-            driver.execute_script("arguments[0].click()", head)
-            assert errors() == sorted(errors())[::direction]
-        assert driver.get_log("browser") == []
-        driver.set_window_size(1280, 900)
-        driver.get((Path(__file__).parents[2] / "docs" / "results" / "report.html").as_uri())
-        table = driver.find_element(By.ID, "table1")  # all three data sets fit a laptop screen
+    driver = browser
+    driver.get((smoke[0] / "report.html").as_uri())
+    for width in (1280, 375):
+        driver.set_window_size(width, 900)
+        assert driver.find_element(By.ID, "table1").is_displayed()
+        assert len(driver.find_elements(By.CSS_SELECTOR, "#table1 tbody tr")) == 8
+        for image in driver.find_elements(By.TAG_NAME, "img"):
+            assert image.is_displayed()
+            assert driver.execute_script("return arguments[0].naturalWidth", image) > 500
         assert driver.execute_script(
-            "const page = document.documentElement;"
-            "return arguments[0].getBoundingClientRect().right <= page.clientWidth",
-            table,
+            "const page = document.documentElement; return page.scrollWidth <= page.clientWidth"
         )
-    finally:
-        driver.quit()
+    head = driver.find_element(By.CSS_SELECTOR, "#runs th:nth-child(3)")
+
+    def errors():
+        texts = [
+            e.get_attribute("textContent")
+            for e in driver.find_elements(By.CSS_SELECTOR, "#runs tbody td:nth-child(3)")
+        ]
+        return [float(t) for t in texts]
+
+    for direction in (1, -1):
+        driver.execute_script("arguments[0].click()", head)
+        assert errors() == sorted(errors())[::direction]
+    assert driver.get_log("browser") == []
+    driver.set_window_size(1280, 900)
+    driver.get((Path(__file__).parents[2] / "docs" / "results" / "report.html").as_uri())
+    table = driver.find_element(By.ID, "table1")  # all three data sets fit a laptop screen
+    assert driver.execute_script(
+        "const page = document.documentElement;"
+        "return arguments[0].getBoundingClientRect().right <= page.clientWidth",
+        table,
+    )
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -15,7 +15,7 @@ from rich.text import Text
 
 import tensorswitch
 from tensorswitch import data as datasets
-from tensorswitch.data import Dataset
+from tensorswitch.data import Dataset, Problem
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -48,6 +48,22 @@ Data = Annotated[
         "-d",
         help="Name of a data set (see `tensorswitch data list`) or path of your own.",
     ),
+]
+Target = Annotated[
+    str | None,
+    typer.Option(help="Column to predict; by default label, class, target or y, or the last one."),
+]
+Ignore = Annotated[
+    list[str] | None,
+    typer.Option(help="Column not to learn from; several with commas, or the option repeated."),
+]
+Id = Annotated[
+    str | None,
+    typer.Option("--id", help="Column that identifies rows; it is kept in predictions."),
+]
+Task = Annotated[
+    str | None,
+    typer.Option(help="classification or regression; by default found from the target."),
 ]
 Components = Annotated[
     int | None, typer.Option(help="Number of principal components; 0 keeps the pixels.")
@@ -96,6 +112,34 @@ def load(data: str) -> Dataset:
     except KeyboardInterrupt:
         err.print("stopped while loading data")
         raise typer.Exit(130) from None
+
+
+def load_problem(
+    data: str,
+    target: str | None,
+    ignore: list[str] | None,
+    id_column: str | None,
+    task: str | None,
+) -> Problem:
+    """Load rows and what is to be predicted, exiting quietly on Ctrl-C."""
+    columns = [name.strip() for names in ignore or [] for name in names.split(",") if name.strip()]
+    options: dict[str, Any] = {"id_column": id_column, "task": task}
+    try:
+        return datasets.load_problem(data, target=target, ignore=columns, **options)
+    except KeyboardInterrupt:
+        err.print("stopped while loading data")
+        raise typer.Exit(130) from None
+
+
+def describe_problem(problem: Problem) -> str:
+    """Return size, kind and task of a problem in one line."""
+    if isinstance(problem.rows, datasets.Table):
+        kind = f"rows of {len(problem.rows.columns)} columns"
+    else:
+        shape = " × ".join(map(str, problem.rows.shape[1:]))
+        kind = f"images of {shape}" if problem.is_image else f"rows of {shape} features"
+    classes = "" if problem.class_names is None else f" of {len(problem.class_names)} classes"
+    return f"{problem.name}: {len(problem):,} {kind}, {problem.task}{classes}"
 
 
 def describe(content: Dataset) -> str:

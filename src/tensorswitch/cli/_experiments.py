@@ -1,4 +1,4 @@
-"""Commands for experiments: compare, sweep, run, paper, compact."""
+"""Commands for experiments: sweep, run, paper, compact."""
 
 from __future__ import annotations
 
@@ -10,109 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tensorswitch._files import make_folder
-from tensorswitch.cli._app import (
-    Components,
-    Data,
-    Seed,
-    app,
-    describe,
-    err,
-    load,
-    out,
-    say,
-    stoppable,
-)
+from tensorswitch.cli._app import app, err, out, say, stoppable
 from tensorswitch.history import percent
-
-Depth = Annotated[int | None, typer.Option(help="Number of hidden layers.")]
-Width = Annotated[int | None, typer.Option(help="Units (gates) per layer.")]
-Epochs = Annotated[int | None, typer.Option(help="Passes over the data.")]
-Rate = Annotated[float | None, typer.Option("--lr", help="Learning rate.")]
-Batch = Annotated[int | None, typer.Option(help="Rows per step.")]
-
-
-@app.command()
-def compare(
-    data: Data = "digits",
-    folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="Output folder, by default compare-NAME; interrupted runs resume."
-        ),
-    ] = None,
-    methods: Annotated[
-        str | None, typer.Option(help="Comma-separated methods; by default all of them.")
-    ] = None,
-    depth: Depth = None,
-    width: Width = None,
-    epochs: Epochs = None,
-    lr: Rate = None,
-    batch_size: Batch = None,
-    components: Components = None,
-    seed: Seed = 0,
-) -> None:
-    """Compare SS and all TS methods on one data set; print a table and write report.html."""
-    from tensorswitch.experiments.comparison import COMPARED, Settings, check_methods
-    from tensorswitch.experiments.comparison import compare as run
-    from tensorswitch.experiments.experiment import METHODS
-    from tensorswitch.experiments.report import HEADER, cells, write_report
-
-    content = load(data)
-    given = {
-        "depth": depth,
-        "width": width,
-        "epochs": epochs,
-        "lr": lr,
-        "batch_size": batch_size,
-        "components": components,
-        "seed": seed,
-    }
-    folder = folder or Path(f"compare-{content.name}")
-    chosen = check_methods([m.strip() for m in methods.split(",")] if methods else COMPARED)
-    Settings.for_data(content, **given)  # raises before any progress is shown
-    make_folder(folder)
-    say(f"{describe(content)}; writing results to {folder}")
-    columns = [
-        TextColumn("{task.description:28}"),
-        BarColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-    ]
-    with stoppable(folder), Progress(*columns, console=err) as bars:
-        tasks = {
-            m: bars.add_task(METHODS[m], total=None, start=False, note="", visible=False)
-            for m in chosen
-        }
-
-        def watch(method: str, done: int, total: int, note: str) -> None:
-            if not bars.tasks[tasks[method]].started:
-                bars.start_task(tasks[method])
-            finished = total == done == 1
-            bars.update(
-                tasks[method],
-                visible=True,
-                note=note,
-                total=None if total == 1 and not done else total,
-                completed=done,
-            )
-            if finished:
-                bars.stop_task(tasks[method])
-
-        result = run(content, folder, methods=chosen, watch=watch, name=data, **given)
-    table = Table(title=f"Test error on {content.name}")
-    for i, name in enumerate(HEADER):
-        table.add_column(name, justify="left" if i in (0, 6) else "right")
-    for row in cells(result):
-        table.add_row(*row)
-    out.print(table)
-    write_report(result, folder / "report.html", shlex.join(["tensorswitch", *sys.argv[1:]]))
-    say(f"Report: {folder / 'report.html'}")
-    _report_failures(result.records)
-
 
 Jobs = Annotated[
     int | None, typer.Option(help="Experiments to run at a time; by default one per core.", min=1)

@@ -12,17 +12,35 @@ Examples
 """
 
 from tensorswitch.data.dataset import Dataset, Preparation, Split
+from tensorswitch.data.encoder import TableEncoder
+from tensorswitch.data.images import Pictures, is_picture, read_pictures
+from tensorswitch.data.own import as_rows, labels_beside
+from tensorswitch.data.problem import Parts, Problem, table_problem
 from tensorswitch.data.readers import DataError
-from tensorswitch.data.sources import NAMES, fetch, folders, found, load
+from tensorswitch.data.sources import NAMES, fetch, folders, found, load, load_problem
+from tensorswitch.data.tables import Table, is_table, read_table
 
 __all__ = [
     "NAMES",
     "DataError",
     "Dataset",
+    "Parts",
+    "Pictures",
     "Preparation",
+    "Problem",
     "Split",
+    "Table",
+    "TableEncoder",
+    "as_rows",
     "fetch",
     "folders",
     "found",
+    "is_picture",
+    "is_table",
+    "labels_beside",
     "load",
+    "load_problem",
+    "read_pictures",
+    "read_table",
+    "table_problem",
 ]

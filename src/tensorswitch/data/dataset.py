@@ -10,13 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorswitch._pca import principal_components
+from tensorswitch.data.encoder import TableEncoder
 from tensorswitch.data.readers import DataError
 
 VALIDATION = 5000
 
 
 class Preparation(NamedTuple):
-    """Preprocess images to inputs, ``(pixels − mean) basis``.
+    """Preprocess images to inputs, ``(pixels − mean) / scale · basis``.
 
     Pixels are scaled to [0, 1], and images of 28 × 28 are zero-padded to 32 × 32.
 
@@ -28,11 +29,36 @@ class Preparation(NamedTuple):
         Principal components to project on.
     flat : bool
         Whether to flatten images to rows.
+    scale : ndarray of shape (features,) or None, default=None
+        Deviations of the features of a table; pixels are not divided.
     """
 
     mean: np.ndarray
     basis: np.ndarray | None
     flat: bool
+    scale: np.ndarray | None = None
+
+    @classmethod
+    def fit(cls, images: np.ndarray, components: int | None = None) -> Preparation:
+        """Learn the preprocessing of training rows.
+
+        Parameters
+        ----------
+        images : ndarray of shape (rows, channels, height, width) or (rows, features)
+            Images, or rows of a table, whose features are standardised.
+        components : int, optional
+            Number of principal components to project on.
+
+        Returns
+        -------
+        Preparation
+            The preprocessing, which flattens images to rows.
+        """
+        x = _pixels(images)
+        centred = cls(x.mean(0), None, True, _scale(x) if images.ndim == 2 else None)
+        if components is None:
+            return centred
+        return centred._replace(basis=principal_components(centred(images), components))
 
     def __call__(self, images: np.ndarray) -> np.ndarray:
         """Return the inputs of images of shape (rows, channels, height, width).
@@ -60,6 +86,8 @@ class Preparation(NamedTuple):
                 f"training images after preprocessing, {self.mean.shape}"
             )
         x -= self.mean
+        if self.scale is not None:
+            x /= self.scale
         if self.basis is not None:
             projected: np.ndarray = x.reshape(len(x), -1) @ self.basis
             return projected
@@ -114,6 +142,10 @@ class Dataset:
         Test labels, indices into ``class_names``.
     class_names : tuple of str
         Names of the classes.
+    encoder : TableEncoder or None, default=None
+        How the columns of a table became features.
+    target_name, id_name : str, default=""
+        Columns of the labels, and of what identifies rows, in a table.
 
     Raises
     ------
@@ -133,6 +165,9 @@ class Dataset:
     test_images: np.ndarray
     test_labels: np.ndarray
     class_names: tuple[str, ...]
+    encoder: TableEncoder | None = None
+    target_name: str = ""
+    id_name: str = ""
 
     def __post_init__(self) -> None:
         for part in ("train", "test"):
@@ -184,7 +219,7 @@ class Dataset:
 
         Training images are shuffled, the last of them are held out for validation, the mean of the
         remaining ones is subtracted, and optionally all images are projected on their principal
-        components.
+        components. Features of tables are divided by their standard deviations.
 
         Parameters
         ----------
@@ -233,10 +268,14 @@ class Dataset:
         x, y, kept = _pixels(self.train_images[order]), self.train_labels[order], rows - validation
         mean = x[:kept].mean(0)
         x -= mean
+        scale = None
+        if x.ndim == 2 and self.encoder is None and self.train_images.dtype != np.uint8:
+            scale = _scale(x[:kept])
+            x /= scale
         basis = None
         if components is not None:
             basis = principal_components(x[:kept].reshape(kept, -1), components)
-        preparation = Preparation(mean, basis, flat)
+        preparation = Preparation(mean, basis, flat, scale)
         if basis is not None:
             x = x.reshape(rows, -1) @ basis
         elif flat:
@@ -260,3 +299,10 @@ def _pixels(images: np.ndarray) -> np.ndarray:
     if images.ndim == 4 and images.shape[2:] == (28, 28):
         x = np.pad(x, ((0, 0), (0, 0), (2, 2), (2, 2)))
     return x
+
+
+def _scale(x: np.ndarray) -> np.ndarray:
+    """Return the standard deviations of features, 1 where they are constant."""
+    deviation: np.ndarray = x.std(0)
+    varies = deviation > 1e-6 * np.maximum(np.abs(x).max(0, initial=0), 1e-30)
+    return np.where(varies, deviation, 1).astype(x.dtype)

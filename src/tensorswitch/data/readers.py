@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import gzip
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
 CIFAR_BYTES = 3073  # a label and 3 × 32 × 32 pixels
-LABEL_COLUMNS = ("label", "labels", "class", "target", "y")
 
 
 class DataError(ValueError):
@@ -76,6 +75,37 @@ def read_idx(path: Path) -> np.ndarray:
                 "it is truncated or corrupt"
             )
         return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(shape)
+
+
+def read_idx_folder(folder: Path) -> tuple[np.ndarray, ...]:
+    """Read the four IDX files of a data set in the format of MNIST.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder with the files, compressed or not.
+
+    Returns
+    -------
+    tuple of ndarray
+        Training images of shape (rows, 1, height, width), training labels, test images and test
+        labels.
+    """
+    parts = []
+    for part in ("train", "t10k"):
+        for kind in ("images-idx3", "labels-idx1"):
+            stem = folder / f"{part}-{kind}-ubyte"
+            path = stem if stem.exists() else stem.with_name(stem.name + ".gz")
+            parts.append(read_idx(path))
+    images, labels, test_images, test_labels = parts
+    names = ("training images", "training labels", "test images", "test labels")
+    for name, array, axes in zip(names, parts, (3, 1, 3, 1), strict=True):
+        if array.ndim != axes or not array.size:
+            raise DataError(
+                f"{folder}: the {name} have shape {array.shape}, expected {axes} non-empty axes"
+            )
+    train = images[:, None], labels.astype(np.int64)
+    return *train, test_images[:, None], test_labels.astype(np.int64)
 
 
 def read_cifar10(path: Path, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -183,61 +213,3 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
     """
     with reading(path), path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
         return {key: file[key] for key in file.files}
-
-
-def read_table(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Read features and labels from a CSV or Parquet table.
-
-    Parameters
-    ----------
-    path : Path
-        The file. The labels are in the first column named ``label``, ``labels``, ``class``,
-        ``target`` or ``y``, or else in the last column.
-
-    Returns
-    -------
-    features : ndarray of float32 of shape (rows, columns)
-        The other columns.
-    labels : ndarray of shape (rows,)
-        The labels.
-    """
-    try:
-        import pandas as pd
-    except ImportError:
-        raise DataError(
-            f"{path}: reading tables requires pandas; "
-            "install it with: pip install 'tensorswitch[tables]'"
-        ) from None
-
-    read: Callable[[Path], pd.DataFrame] = pd.read_csv if path.suffix == ".csv" else pd.read_parquet
-    with reading(path):
-        try:
-            frame = read(path)
-        except pd.errors.EmptyDataError:
-            raise DataError(
-                f"{path} is empty; expected a line of column names and rows of features and labels"
-            ) from None
-    if frame.shape[1] < 2:
-        raise DataError(f"{path} has {frame.shape[1]} column, expected features and labels")
-    named = [column for column in frame.columns if str(column).lower() in LABEL_COLUMNS]
-    label = named[0] if named else frame.columns[-1]
-    features = frame.drop(columns=label)
-    numeric = pd.api.types.is_numeric_dtype
-    words = [str(c) for c in features.columns if not numeric(features[c])]
-    if words:
-        raise DataError(
-            f"{path}: the columns {', '.join(words)} are not numeric (labels were taken from "
-            f"{label!r}); encode or drop them"
-        )
-    holes = [
-        f"{c} (row {int(features[c].isna().argmax()) + 1})"
-        for c in features.columns
-        if features[c].isna().any()
-    ]
-    if holes:
-        raise DataError(
-            f"{path}: values are missing in {', '.join(holes)}; impute them or drop the rows"
-        )
-    if frame[label].isna().any():
-        raise DataError(f"{path}: the label column {label!r} has missing values")
-    return features.to_numpy(np.float32), frame[label].to_numpy()

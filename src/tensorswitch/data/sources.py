@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,14 +11,13 @@ import numpy as np
 
 from tensorswitch._progress import DownloadBar
 from tensorswitch.data.dataset import Dataset
+from tensorswitch.data.own import check_no_columns, own_dataset, own_problem
+from tensorswitch.data.problem import TEST_SHARE, Problem
 from tensorswitch.data.readers import (
     DataError,
     read_cifar10,
-    read_idx,
-    read_npy,
-    read_npz,
+    read_idx_folder,
     read_svhn,
-    read_table,
 )
 
 DIGITS = tuple("0123456789")
@@ -36,7 +35,6 @@ CLOTHES = (
 )
 CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR_ARCHIVE = "cifar-10-binary.tar.gz"
-TEST_SHARE = 0.3  # of the rows, if the data come without a test set
 
 
 class Source(NamedTuple):
@@ -61,24 +59,6 @@ class Source(NamedTuple):
     read: Callable[[Path, bool], tuple[np.ndarray, ...]]
     class_names: tuple[str, ...]
     optional: tuple[str, ...] = ()
-
-
-def _read_idx_folder(folder: Path, extra: bool = False) -> tuple[np.ndarray, ...]:
-    parts = []
-    for part in ("train", "t10k"):
-        for kind in ("images-idx3", "labels-idx1"):
-            stem = folder / f"{part}-{kind}-ubyte"
-            path = stem if stem.exists() else stem.with_name(stem.name + ".gz")
-            parts.append(read_idx(path))
-    images, labels, test_images, test_labels = parts
-    names = ("training images", "training labels", "test images", "test labels")
-    for name, array, axes in zip(names, parts, (3, 1, 3, 1), strict=True):
-        if array.ndim != axes or not array.size:
-            raise DataError(
-                f"{folder}: the {name} have shape {array.shape}, expected {axes} non-empty axes"
-            )
-    train = images[:, None], labels.astype(np.int64)
-    return *train, test_images[:, None], test_labels.astype(np.int64)
 
 
 def _read_cifar_folder(folder: Path, extra: bool = False) -> tuple[np.ndarray, ...]:
@@ -114,7 +94,7 @@ SOURCES = {
             "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
             "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
         ),
-        _read_idx_folder,
+        lambda folder, extra: read_idx_folder(folder),
         DIGITS,
     ),
     "fashion-mnist": Source(
@@ -128,7 +108,7 @@ SOURCES = {
             "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
             "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
         ),
-        _read_idx_folder,
+        lambda folder, extra: read_idx_folder(folder),
         CLOTHES,
     ),
     "cifar10": Source(
@@ -152,7 +132,14 @@ SOURCES = {
 NAMES = ("digits", *SOURCES)
 
 
-def load(name: str | Path, *, extra: bool = False, download: bool = True) -> Dataset:
+def load(
+    name: str | Path,
+    *,
+    extra: bool = False,
+    download: bool = True,
+    target: str | None = None,
+    ignore: Iterable[str] = (),
+) -> Dataset:
     """Load a data set by its name, or from a file or folder.
 
     Parameters
@@ -161,10 +148,12 @@ def load(name: str | Path, *, extra: bool = False, download: bool = True) -> Dat
         One of "digits" (included in scikit-learn), "mnist", "fashion-mnist", "cifar10" and "svhn",
         or a path to one of
 
+        - a table: ``.csv``, ``.tsv`` or ``.txt``, compressed or not, ``.parquet``, ``.arrow`` or
+          ``.feather``; its columns are encoded as numbers, see :class:`TableEncoder`;
+        - a folder with a folder of images for each class;
         - an ``.npz`` file with ``x_train, y_train, x_test, y_test`` or ``x, y``;
         - a ``.npy`` file with the labels in another file next to it: ``x.npy`` and ``y.npy``, or
           ``images.npy`` and ``labels.npy``;
-        - a ``.csv`` or ``.parquet`` table with a column of labels;
         - a folder with the four IDX files of MNIST.
 
         If there is no test set, 30 % of the rows are held out as one.
@@ -173,6 +162,11 @@ def load(name: str | Path, *, extra: bool = False, download: bool = True) -> Dat
     download : bool, default=True
         Whether to download files that are neither in ``$TENSORSWITCH_DATA/<name>`` nor in the
         cache.
+    target : str, optional
+        Column of a table with the labels; by default the one called ``label``, ``class``,
+        ``target`` or ``y``, or else the last.
+    ignore : iterable of str, default=()
+        Columns of a table that are not features.
 
     Returns
     -------
@@ -190,6 +184,8 @@ def load(name: str | Path, *, extra: bool = False, download: bool = True) -> Dat
     >>> load("digits")
     Dataset('digits', 1257 + 540 rows of (1, 8, 8), 10 classes)
     """
+    if name in NAMES:
+        check_no_columns(name, {"target": target, "ignore": list(ignore)})
     if name == "digits":
         return _digits()
     if name in SOURCES:
@@ -199,14 +195,57 @@ def load(name: str | Path, *, extra: bool = False, download: bool = True) -> Dat
         source = SOURCES[str(name)]
         images, labels, test_images, test_labels = source.read(folder, extra)
         return Dataset(str(name), images, labels, test_images, test_labels, source.class_names)
-    path = Path(name)
-    if not str(name) or not path.exists():
+    return own_dataset(_existing(name), target=target, ignore=ignore)
+
+
+def load_problem(
+    name: str | Path,
+    *,
+    target: str | None = None,
+    ignore: Iterable[str] = (),
+    id_column: str | None = None,
+    task: str | None = None,
+) -> Problem:
+    """Load rows and what is to be predicted for them, a class or a quantity.
+
+    Parameters
+    ----------
+    name : str or Path
+        As in :func:`load`.
+    target, ignore, id_column, task : various
+        For tables, as in :func:`table_problem`.
+
+    Returns
+    -------
+    Problem
+        Raw rows, the target and their split.
+
+    Raises
+    ------
+    DataError
+        If the data cannot be found or read, or a column does not exist.
+    """
+    options: dict[str, Any] = {
+        "target": target,
+        "ignore": list(ignore),
+        "id_column": id_column,
+        "task": task,
+    }
+    if str(name) not in NAMES:
+        return own_problem(_existing(name), **options)
+    check_no_columns(name, options)
+    return Problem.from_dataset(load(name))
+
+
+def _existing(name: str | Path) -> Path:
+    """Return a path that exists."""
+    if not str(name) or not Path(name).exists():
         known = ", ".join(NAMES)
         raise DataError(
             f"{str(name)!r} is neither a data set known by name ({known}) "
             "nor an existing file or folder"
         )
-    return _own(path)
+    return Path(name)
 
 
 def folders(name: str) -> list[Path]:
@@ -335,144 +374,3 @@ def _digits() -> Dataset:
         stratify=content.target,
     )
     return Dataset("digits", parts[0], parts[2], parts[1], parts[3], DIGITS)
-
-
-def _own(path: Path) -> Dataset:
-    if path.is_dir():
-        if not any(path.glob("*-ubyte*")):
-            raise DataError(
-                f"the folder {path.resolve()} has no IDX files, such as "
-                "train-images-idx3-ubyte.gz; pass one of its files or another folder"
-            )
-        images, labels, test_images, test_labels = _read_idx_folder(path)
-        classes = tuple(str(i) for i in range(int(max(labels.max(), test_labels.max())) + 1))
-        return Dataset(path.name, images, labels, test_images, test_labels, classes)
-    if path.suffix == ".npz":
-        arrays = {key.lower(): value for key, value in read_npz(path).items()}
-        for keys in (
-            ("x_train", "y_train", "x_test", "y_test"),
-            ("train_images", "train_labels", "test_images", "test_labels"),
-        ):
-            if set(keys) <= set(arrays):
-                return _labelled(path, *(arrays[key] for key in keys))
-        if {"x", "y"} <= set(arrays):
-            return _labelled(path, arrays["x"], arrays["y"])
-        raise DataError(
-            f"{path} contains {', '.join(arrays) or 'no arrays'}; "
-            "expected x_train, y_train, x_test, y_test, or x and y"
-        )
-    if path.suffix == ".npy":
-        labels_path = labels_beside(path)
-        if labels_path is None:
-            raise DataError(
-                f"{path} has no labels: save the rows as x.npy and the labels as y.npy in the same "
-                "folder (or images.npy and labels.npy)"
-            )
-        return _labelled(path, read_npy(path), read_npy(labels_path))
-    if path.suffix in (".csv", ".parquet"):
-        return _labelled(path, *read_table(path))
-    raise DataError(
-        f"{path} has an unknown format; supported are .npz, .npy, .csv, .parquet and folders with "
-        "IDX files"
-    )
-
-
-def labels_beside(path: Path) -> Path | None:
-    """Return the file with the labels of the rows in a ``.npy`` file.
-
-    Parameters
-    ----------
-    path : Path
-        The file with the rows.
-
-    Returns
-    -------
-    Path or None
-        The file next to it, or None if there is none.
-    """
-    name = {"x": "y.npy", "X": "y.npy", "images": "labels.npy"}.get(path.stem)
-    return path.with_name(name) if name and path.with_name(name).exists() else None
-
-
-def _labelled(
-    path: Path,
-    x: np.ndarray,
-    y: np.ndarray,
-    x_test: np.ndarray | None = None,
-    y_test: np.ndarray | None = None,
-) -> Dataset:
-    """Convert labels of any type to indices, and hold out a test set if there is none."""
-    from sklearn.model_selection import train_test_split
-
-    for labels in (y, y_test):
-        if labels is not None and labels.ndim == 2 and labels.shape[1] > 1:
-            raise DataError(
-                f"{path}: labels of shape {labels.shape} appear to be one-hot; "
-                "use one label per row, as given by y.argmax(1)"
-            )
-    x, y = as_rows(path, x), y.reshape(-1)
-    if len(x) != len(y):
-        raise DataError(f"{path}: {len(x)} rows but {len(y)} labels")
-    every = y if y_test is None else np.concatenate([y, y_test.reshape(-1)])
-    if every.dtype.kind == "f" and not (
-        np.isfinite(every).all() and (every == every.round()).all()
-    ):
-        raise DataError(
-            f"{path}: some labels are fractions, missing or infinite; labels must name classes"
-        )
-    if every.dtype.kind == "f" and np.abs(every).max(initial=0) > 2**53:
-        raise DataError(
-            f"{path}: labels as large as {np.abs(every).max():.3g} are not exact as floating-point "
-            "numbers; use integers or strings"
-        )
-    if every.dtype.kind == "f":
-        every = every.astype(np.int64)  # 1.0 and 1 are the same class
-    names, codes = np.unique(every, return_inverse=True)
-    if len(names) < 2:
-        raise DataError(
-            f"{path}: all labels are {names[0] if len(names) else 'missing'}; "
-            "at least two classes are required"
-        )
-    if x_test is None:
-        if len(x) < 10:
-            raise DataError(
-                f"{path} has only {len(x)} rows; at least 10 are required to hold out a test set"
-            )
-        seldom = np.bincount(codes).min() < 2
-        parts: list[Any] = train_test_split(
-            x, codes, test_size=TEST_SHARE, random_state=0, stratify=None if seldom else codes
-        )
-        return Dataset(path.stem, parts[0], parts[2], parts[1], parts[3], tuple(map(str, names)))
-    test = as_rows(path, x_test)
-    if test.dtype != x.dtype:
-        raise DataError(
-            f"{path}: training images are {x.dtype} but test images are {test.dtype}; use the same "
-            "type for both, since uint8 is scaled as pixels"
-        )
-    return Dataset(path.stem, x, codes[: len(y)], test, codes[len(y) :], tuple(map(str, names)))
-
-
-def as_rows(path: Path, x: np.ndarray) -> np.ndarray:
-    """Convert rows to images with channels first, or to features.
-
-    Parameters
-    ----------
-    path : Path
-        The file of the rows, for error messages.
-    x : ndarray
-        Rows of features, (rows, height, width), or images with the channels first or last.
-
-    Returns
-    -------
-    ndarray
-        Bytes stay uint8; all other types become float32.
-    """
-    if x.dtype.kind not in "fiub":
-        raise DataError(f"{path}: rows must be numeric, got {x.dtype}")
-    if x.ndim == 3:
-        x = x[:, None]
-    elif x.ndim == 4 and x.shape[3] in (1, 3, 4) and x.shape[1] not in (1, 3, 4):
-        x = x.transpose(0, 3, 1, 2)
-    elif x.ndim not in (2, 4):
-        raise DataError(f"{path}: rows of shape {x.shape[1:]} are neither features nor images")
-    return x if x.dtype == np.uint8 else x.astype(np.float32)

@@ -2,6 +2,11 @@
 
 from tensorswitch.estimators._svc_grid import kernel_svc_grid
 from tensorswitch.estimators.conv_ridge import TSConvRidgeClassifier
+from tensorswitch.estimators._saving import (
+    load_estimator,
+    load_estimator_with_notes,
+    save_estimator,
+)
 from tensorswitch.estimators.equivalent_kernel import EquivalentKernel
 from tensorswitch.estimators.kernel_ridge import TSKernelRidgeClassifier, TSKernelRidgeRegressor
 from tensorswitch.estimators.kernel_svc import TSKernelSVC
@@ -26,4 +31,7 @@ __all__ = [
     "TSRidgeClassifier",
     "TSRidgeRegressor",
     "kernel_svc_grid",
+    "load_estimator",
+    "load_estimator_with_notes",
+    "save_estimator",
 ]

@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from tensorswitch._memory import available_memory
 from tensorswitch._progress import progress_bar
 from tensorswitch.estimators._inputs import validated
+from tensorswitch.estimators._explaining import ExplainedKernelRidge
 from tensorswitch.kernel_ridge import (
     BIASES,
     DEPTHS,
@@ -31,7 +32,7 @@ DIRECT_ROWS = 10_000
 MATRICES = 4  # of doubles, with as many rows and columns as there are rows, that a direct fit holds
 
 
-class TSKernelRidgeBase(BaseEstimator):  # type: ignore[misc]
+class TSKernelRidgeBase(ExplainedKernelRidge, BaseEstimator):  # type: ignore[misc]
     """What classifier and regressor share."""
 
     def __init__(

@@ -18,6 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from tensorswitch._checks import check_above_zero, check_number, check_positive, from_numpy
 from tensorswitch._progress import progress_bar
+from tensorswitch.estimators._explaining import ExplainedNetwork
 from tensorswitch.estimators._onnx import OnnxMixin
 from tensorswitch.models import mlp
 from tensorswitch.training import Learner, Rows
@@ -83,7 +84,7 @@ def distinct_rows(
     return X[first], targets[first], np.bincount(place, weight, len(first))
 
 
-class TSMLPBase(OnnxMixin, BaseEstimator):  # type: ignore[misc]
+class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[misc]
     """Base class of the classifier and the regressor."""
 
     _loss: str

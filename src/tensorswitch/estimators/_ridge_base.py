@@ -17,6 +17,7 @@ from tensorswitch._checks import check_positive, from_numpy
 from tensorswitch._memory import available_memory
 from tensorswitch._progress import progress_bar
 from tensorswitch.estimators._front import Front, Scaling, moments, rows_of
+from tensorswitch.estimators._explaining import ExplainedRidge
 from tensorswitch.estimators._onnx import OnnxMixin
 from tensorswitch.ridge import RidgeStatistics, Solution, apply_readout
 from tensorswitch.ridge.dispatch import Solved, fold_options, solve_problem
@@ -49,7 +50,7 @@ def can_update(model: TSRidgeBase) -> bool:
     return True
 
 
-class TSRidgeBase(OnnxMixin, BaseEstimator):  # type: ignore[misc]
+class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[misc]
     """Gates, scaling, PCA and the choice of solver, for targets of shape (rows, outputs)."""
 
     _scaled_targets: ClassVar[bool] = False

@@ -8,12 +8,8 @@ never repeated, and interrupted ones resume from their last checkpoint.
 from tensorswitch.experiments.comparison import Comparison, compare
 from tensorswitch.experiments.experiment import METHODS, Experiment, Result
 from tensorswitch.experiments.grid import experiments_from_toml
-from tensorswitch.experiments.networks import (
-    Predictions,
-    TrainedNetwork,
-    predict_network,
-    train_network,
-)
+from tensorswitch.experiments.networks import TrainedNetwork, predict_network, train_network
+from tensorswitch.experiments.predictions import Predictions
 from tensorswitch.experiments.records import Record, compact_records, records_in, run_one
 from tensorswitch.experiments.runner import run, untrained, with_fingerprints
 from tensorswitch.experiments.sweeps import Sweep, sweep

@@ -1,30 +1,32 @@
-"""Compare SS and all TS methods on one data set.
+"""Compare methods on one problem: the same rows for all, one result file each.
 
-Every method writes its own result file, so an interrupted comparison can be resumed.
+An interrupted comparison can be resumed: finished methods, and finished folds of unfinished ones,
+are not repeated.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from tensorswitch._checks import check_above_zero, check_positive, check_seed
 from tensorswitch._files import make_folder, only_one
-from tensorswitch.data import Dataset, load
-from tensorswitch.experiments.experiment import Experiment, Result
-from tensorswitch.experiments.records import Record, run_one
-from tensorswitch.experiments.runner import remember
+from tensorswitch.data import Dataset, Parts, Problem, load_problem
+from tensorswitch.experiments.fitting import Fit, fit_method
+from tensorswitch.experiments.method_records import FoldResult, MethodRecord
+from tensorswitch.experiments.methods import COMPARED, Setting, methods_for
 
-__all__ = ["COMPARED", "Comparison", "Settings", "compare"]
+__all__ = ["Comparison", "Settings", "compare", "prepare"]
 
-SMALL = 10_000  # with fewer training rows, networks are narrower and learning rates larger
-GRID_ROWS = 5_000  # with more rows, kernels use KERNEL_DEPTH instead of a validated choice
-KERNEL_DEPTHS, KERNEL_DEPTH, KERNEL_C = (1, 2, 3, 5), 3, (1.0, 10.0, 100.0)
-ALPHAS = (0.01, 0.1, 1.0)  # fractions of the mean of the Gram matrix's diagonal
-COMPARED = ("svm-ss", "svm-ts", "ss", "rr", "ts-lrc", "ts-ibp-lrc", "ts-ibp")
+SMALL = 10_000  # with fewer training rows, networks are narrower and steps smaller
+MANY_FEATURES, COMPONENTS = 128, 64  # images of more pixels are projected
+MODELS = "models"
 WatchMethod = Callable[[str, int, int, str], None]
 
 
@@ -40,12 +42,12 @@ class Settings:
         Number of units (gates) per layer.
     epochs : int
         Number of passes over the training data.
-    lr : float
-        Learning rate.
+    lr : float or None
+        Learning rate of networks; None for one that suits the number of inputs.
     batch_size : int
         Number of rows per step.
     components : int or None
-        Number of principal components of the inputs; None keeps the pixels.
+        Number of principal components of images and arrays; None keeps them as they are.
     seed : int
         Seed of the weights and of the order of the rows.
     """
@@ -53,22 +55,29 @@ class Settings:
     depth: int
     width: int
     epochs: int
-    lr: float
+    lr: float | None
     batch_size: int
     components: int | None
     seed: int
 
     def __post_init__(self) -> None:
-        Experiment(data="", method="ss", **vars(self))  # validates the settings
+        check_positive(
+            depth=self.depth, width=self.width, epochs=self.epochs, batch_size=self.batch_size
+        )
+        if self.lr is not None:
+            check_above_zero(lr=self.lr)
+        check_seed(self.seed)
+        if self.components is not None:
+            check_positive(components=self.components)
 
     @classmethod
-    def for_data(cls, data: Dataset, **given: Any) -> Settings:
-        """Choose settings that suit the size of a data set.
+    def for_problem(cls, problem: Problem, **given: Any) -> Settings:
+        """Choose settings that suit the size of a problem.
 
         Parameters
         ----------
-        data : Dataset
-            The data set.
+        problem : Problem
+            The problem.
         **given
             Settings to use instead of the chosen ones; None means unset, and ``components=0``
             keeps the pixels.
@@ -78,133 +87,172 @@ class Settings:
         Settings
             The settings.
         """
-        small = len(data.train_images) < SMALL
-        features, rows = math.prod(data.train_images.shape[1:]), len(data.train_images)
+        small = len(problem) < SMALL
+        features = 0
+        if isinstance(problem.rows, np.ndarray):
+            features = math.prod(problem.rows.shape[1:])
         fitting = {
             "depth": 2,
             "width": 64 if small else 256,
             "epochs": 20 if small else 10,
-            "lr": 1e-2 if small else 1e-3,
+            "lr": None,
             "batch_size": 32 if small else 128,
-            "components": None if features <= 128 else min(64, rows - rows // 5),
+            "components": None,
             "seed": 0,
         }
+        if features > MANY_FEATURES:
+            rows = len(problem.splits()[0][0])
+            fitting["components"] = min(COMPONENTS, rows - rows // 5)
         chosen = {**fitting, **{key: value for key, value in given.items() if value is not None}}
         chosen["components"] = chosen["components"] or None  # 0 asks for the pixels
         return cls(**chosen)
 
-    def experiment(self, method: str, name: str, data: Dataset) -> Experiment:
-        """Return the experiment for one method.
+    def used_by(self, method: str) -> dict[str, Any]:
+        """Return the settings that the results of a method depend on.
 
         Parameters
         ----------
         method : str
-            One of :data:`COMPARED`.
-        name : str
-            Name or path under which the data set can be loaded.
-        data : Dataset
-            The data set.
+            Name of the method.
 
         Returns
         -------
-        Experiment
-            The experiment, bound to the data by its fingerprint.
+        dict
+            Values by name.
         """
-        common: dict[str, Any] = {
-            "data": name,
-            "method": method,
-            "fingerprint": data.fingerprint,
-            "components": self.components,
-        }
-        if method.startswith("svm"):
-            small = len(data.train_images) <= GRID_ROWS
-            return Experiment(
-                **common,
-                depths=KERNEL_DEPTHS if small else (KERNEL_DEPTH,),
-                Cs=KERNEL_C if small else KERNEL_C[1:2],
-            )
-        if method == "rr":
-            return Experiment(**common, width=self.width, alphas=ALPHAS, tol=1e-3, seed=self.seed)
-        # The readout of an uncompressed network has width^depth · inputs weights.
-        depth = 1 if method == "ts-ibp" and self.width**self.depth > 64**2 else self.depth
-        sgd: dict[str, Any] = {
-            "epochs": self.epochs,
-            "lr": self.lr,
-            "batch_size": self.batch_size,
-            "seed": self.seed,
-        }
-        return Experiment(**common, depth=depth, width=self.width, **sgd)
+        unused = {"rr": ("depth", "epochs", "lr", "batch_size")}.get(
+            method, ("depth", "width", "epochs", "lr", "batch_size")
+        )
+        every = asdict(self)
+        return {k: v for k, v in every.items() if COMPARED[method].epochs or k not in unused}
+
+    def setting(self, task: str, train: np.ndarray) -> Setting:
+        """Return what a method needs to know.
+
+        Parameters
+        ----------
+        task : str
+            The task.
+        train : ndarray of shape (rows, features)
+            Training inputs.
+
+        Returns
+        -------
+        Setting
+            The setting.
+        """
+        names = ("depth", "width", "epochs", "batch_size", "lr", "seed")
+        return Setting(task, train, **{name: getattr(self, name) for name in names})
 
 
 @dataclass
 class Comparison:
-    """Results of several methods on one data set.
+    """Results of several methods on one problem.
 
     Parameters
     ----------
-    data : str
-        Name of the data set.
+    problem : Problem
+        The problem.
     settings : Settings
         Settings of the methods.
-    records : list of Record
+    records : list of MethodRecord
         One record per method.
+    folder : Path
+        Where they are, with the models of the first split in ``models``.
+    reused : int, default=0
+        How many of the records were there before.
     """
 
-    data: str
+    problem: Problem
     settings: Settings
-    records: list[Record]
+    records: list[MethodRecord]
+    folder: Path
+    reused: int = 0
 
     @property
-    def results(self) -> list[tuple[str, Result]]:
-        """Methods and their results; those that failed have NaN errors and the reason as note."""
-        return [
-            (
-                r.experiment.method,
-                r.result or Result(r.experiment.depth, math.nan, note=f"failed: {r.error}"),
-            )
-            for r in self.records
-        ]
+    def ranked(self) -> list[MethodRecord]:
+        """The records, least error first; those that failed are last."""
+        return sorted(self.records, key=lambda r: math.inf if math.isnan(r.error) else r.error)
 
-    def relative_time(self, result: Result) -> float:
-        """Return the time of a result relative to one epoch of the SS network.
+    @property
+    def failed(self) -> list[MethodRecord]:
+        """The records of methods that failed."""
+        return [r for r in self.records if r.failure is not None]
+
+    def model_path(self, record: MethodRecord) -> Path:
+        """Return where the model of the first split of a method is.
 
         Parameters
         ----------
-        result : Result
-            One of the results.
+        record : MethodRecord
+            One of the records.
 
         Returns
         -------
-        float
-            Ratio of the times; NaN if there is no SS network among the results.
+        Path
+            A file for :func:`~tensorswitch.experiments.predictor.load_predictor`; it exists for
+            methods of this library.
         """
-        ss = next((r for method, r in self.results if method == "ss"), None)
-        return result.seconds / ss.seconds if ss else math.nan
+        return self.folder / MODELS / f"{record.name}.safetensors"
 
 
-def compare(
-    data: str | Path | Dataset,
-    folder: str | Path | None = None,
-    *,
-    methods: Iterable[str] = COMPARED,
-    watch: WatchMethod | None = None,
-    name: str | None = None,
-    **settings: Any,
-) -> Comparison:
-    """Fit several methods to one data set.
+def prepare(
+    problem: Problem, folder: Path, methods: Iterable[str] | None, **given: Any
+) -> tuple[Settings, list[MethodRecord]]:
+    """Check methods and settings, and find what is done already.
 
     Parameters
     ----------
-    data : str, Path or Dataset
-        Name or path of a data set, or a loaded data set.
+    problem : Problem
+        The problem.
+    folder : Path
+        Output folder.
+    methods : iterable of str or None
+        Names of methods; None for all that suit the problem.
+    **given
+        Settings, as in :meth:`Settings.for_problem`.
+
+    Returns
+    -------
+    settings : Settings
+        The settings.
+    records : list of MethodRecord
+        A record for each method, with the folds that are done.
+    """
+    settings = Settings.for_problem(problem, **given)
+    chosen = check_methods(methods, problem)
+    folds = len(problem.splits())
+    records = []
+    for method in chosen:
+        about = {"data": problem.fingerprint, "task": problem.task, **settings.used_by(method)}
+        records.append(MethodRecord.found(folder, problem.name, method, about, folds))
+    return settings, records
+
+
+def compare(
+    data: str | Path | Problem | Dataset,
+    folder: str | Path | None = None,
+    *,
+    methods: Iterable[str] | None = None,
+    watch: WatchMethod | None = None,
+    target: str | None = None,
+    **settings: Any,
+) -> Comparison:
+    """Fit several methods to one problem and test them on the same rows.
+
+    Parameters
+    ----------
+    data : str, Path, Problem or Dataset
+        Name or path of data, or the data.
     folder : str or Path, default=None
         Output folder, ``compare-NAME`` if None. Results found there are reused.
-    methods : iterable of str, default=COMPARED
-        Methods to fit.
+    methods : iterable of str, default=None
+        Methods to fit, by default all that suit the problem.
     watch : callable, default=None
-        Called after every epoch as ``watch(method, done, total, note)``.
-    name : str, default=None
-        Name or path that ``data`` was loaded from, if it differs from ``data.name``.
+        Called as ``watch(method, done, total, note)`` before and after every fit, and after every
+        epoch of a network.
+    target : str, optional
+        Column of a table to predict.
     **settings
         Fields of :class:`Settings`; missing ones are chosen from the size of the data.
 
@@ -218,35 +266,101 @@ def compare(
     ValueError
         If a method is unknown, a setting is invalid or another process uses ``folder``.
     """
-    if not isinstance(data, Dataset):
-        name = name or str(data)
-        data = load(data)
-    chosen = Settings.for_data(data, **settings)
-    experiments = [chosen.experiment(m, name or data.name, data) for m in check_methods(methods)]
-    folder = Path(f"compare-{data.name}" if folder is None else folder)
-    make_folder(folder)
+    problem = (
+        data
+        if isinstance(data, Problem)
+        else Problem.from_dataset(data)
+        if isinstance(data, Dataset)
+        else load_problem(data, target=target)
+    )
+    folder = Path(f"compare-{problem.name}" if folder is None else folder)
+    chosen, records = prepare(problem, folder, methods, **settings)
+    make_folder(folder / MODELS)
     tell = watch or (lambda *_: None)
-    remember(data)
-    records = []
+    result = Comparison(problem, chosen, records, folder, sum(r.complete for r in records))
+    encoded: dict[int, Parts] = {}
     with only_one(folder):
-        for experiment in experiments:
-            method = experiment.method
-            tell(method, 0, 1, "")
-            record = run_one(experiment, folder, partial(tell, method), filters=True)
-            best = math.nan if record.result is None else record.result.best
-            note = "failed" if math.isnan(best) else f"test error {100 * best:.2f} %"
-            tell(method, 1, 1, note)
-            records.append(record)
-    return Comparison(data.name, chosen, records)
+        for record in records:
+            tell(record.method, len(record.results), record.folds, record.summary)
+            if not record.complete:
+                _run(result, record, partial(tell, record.method), encoded)
+            tell(record.method, record.folds, record.folds, record.summary)
+    return result
 
 
-def check_methods(methods: Iterable[str]) -> list[str]:
-    """Return the methods without duplicates and blanks; raise ValueError if one is unknown."""
+def _run(
+    result: Comparison,
+    record: MethodRecord,
+    tell: Callable[[int, int, str], None],
+    encoded: dict[int, Parts],
+) -> None:
+    """Run the folds of a method that are not done, writing its record after each."""
+    problem, settings = result.problem, result.settings
+    splits = problem.splits()
+    record.failure = None
+    for fold in range(len(record.results), record.folds):
+        if fold not in encoded:
+            encoded[fold] = problem.parts(*splits[fold], settings.components)
+
+        def watch(done: int, total: int, note: str, fold: int = fold) -> None:
+            tell(fold * total + done, record.folds * total, note)
+
+        try:
+            fit = fit_method(
+                record.method,
+                problem,
+                splits[fold],
+                partial(settings.setting, problem.task),
+                watch=watch,
+                parts=encoded[fold],
+            )
+            if fold == 0 and COMPARED[record.method].own:
+                fit.predictor.save(result.model_path(record))
+        except Exception as reason:
+            record.failure = f"{type(reason).__name__}: {reason}"
+            record.write(result.folder)
+            return
+        record.results.append(_result(fit))
+        record.write(result.folder)
+        tell(fold + 1, record.folds, record.summary)
+
+
+def _result(fit: Fit) -> FoldResult:
+    names = ("metrics", "fit_seconds", "predict_seconds", "one_pass", "curve", "note", "filters")
+    return FoldResult(**{name: getattr(fit, name) for name in names})
+
+
+def check_methods(methods: Iterable[str] | None, problem: Problem) -> list[str]:
+    """Return the methods without duplicates and blanks.
+
+    Parameters
+    ----------
+    methods : iterable of str or None
+        Names; None for all that suit the problem.
+    problem : Problem
+        The problem.
+
+    Returns
+    -------
+    list of str
+        The methods.
+
+    Raises
+    ------
+    ValueError
+        If there are none, or one is unknown or does not suit the problem.
+    """
+    fitting = methods_for(problem.task, problem.is_image)
+    if methods is None:
+        return fitting
     chosen = list(dict.fromkeys(m for m in methods if m))
     if not chosen:
-        raise ValueError(f"no methods given; expected some of {', '.join(COMPARED)}")
+        raise ValueError(f"no methods given; expected some of {', '.join(fitting)}")
     if unknown := [m for m in chosen if m not in COMPARED]:
         raise ValueError(
-            f"unknown methods {', '.join(unknown)}; expected some of {', '.join(COMPARED)}"
+            f"unknown methods {', '.join(unknown)}; expected some of {', '.join(fitting)}"
         )
+    if wrong := [m for m in chosen if m not in fitting]:
+        kind = "images" if problem.is_image else f"a {problem.task} of a table"
+        raise ValueError(f"{', '.join(wrong)} cannot be used for {kind}")
     return chosen

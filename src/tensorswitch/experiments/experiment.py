@@ -24,6 +24,8 @@ METHODS = {
     "cnn-ss": "CNN SS",
     "cnn-ts-lrc": "CNN TS LRC",
     "cnn-ts-ibp-lrc": "CNN TS IBP-LRC",
+    "kernel-ridge": "TS kernel ridge",
+    "conv-rr": "CONV TS RR",
 }
 _ALWAYS = ("data", "method", "extra", "fingerprint")
 _TRAINED = ("depth", "width", "epochs", "lr", "momentum", "weight_decay", "batch_size", "seed")
@@ -31,7 +33,33 @@ _SETTINGS = {
     "svm": ("components", "depths", "Cs", "trial_rows"),
     "rr": ("components", "width", "alphas", "tol", "seed"),
 }
+_SETTINGS |= {"kernel-ridge": ("components", "seed"), "conv-rr": ("seed",)}
 _SETTINGS |= {"mlp": ("components", *_TRAINED), "cnn": ("convolutions", "channels", *_TRAINED)}
+
+
+def _family(method: str) -> str:
+    if method in _SETTINGS:
+        return method
+    first = method.split("-")[0]
+    return first if first in ("svm", "rr", "cnn") else "mlp"
+
+
+def settings_of(method: Any) -> tuple[str, ...]:
+    """Return the names of the settings that a method uses.
+
+    Parameters
+    ----------
+    method : str
+        Name of the method.
+
+    Returns
+    -------
+    tuple of str
+        Names of settings, empty for an unknown method.
+    """
+    if not isinstance(method, str) or method not in METHODS:
+        return ()
+    return (*_ALWAYS, "target", *_SETTINGS[_family(method)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +109,8 @@ class Experiment:
         Seed of the weights and of the order of the rows.
     extra : bool, default=False
         Whether to train on the extra images of SVHN, too.
+    target : str or None, default=None
+        Column of a table to predict; None is ``label``, ``class``, ``target``, ``y`` or the last.
     fingerprint : str or None, default=None
         Fingerprint of the data. It keeps results on different data of the same name apart.
 
@@ -109,6 +139,7 @@ class Experiment:
     tol: float = 5e-3
     seed: int = 0
     extra: bool = False
+    target: str | None = None
     fingerprint: str | None = None
 
     def __post_init__(self) -> None:
@@ -195,9 +226,8 @@ class Experiment:
 
     @property
     def family(self) -> str:
-        """The family of the method: "svm", "rr", "mlp" or "cnn"."""
-        first = self.method.split("-")[0]
-        return first if first in ("svm", "rr", "cnn") else "mlp"
+        """The family of the method: a key of its settings, such as "svm", "rr" or "mlp"."""
+        return _family(self.method)
 
     @property
     def kind(self) -> str:
@@ -207,7 +237,8 @@ class Experiment:
     @property
     def settings_names(self) -> tuple[str, ...]:
         """Names of the settings that the method uses."""
-        return (*_ALWAYS, *_SETTINGS[self.family])
+        target = () if self.target is None else ("target",)  # so that other names stay the same
+        return (*_ALWAYS, *target, *_SETTINGS[self.family])
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import base64
 import importlib.util
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,11 +21,22 @@ if TYPE_CHECKING:
 
 # A palette that is safe for common kinds of colour blindness (Okabe and Ito).
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#666666"
+SKY, YELLOW = "#56b4e9", "#e69f00"
 COLOURS = {
     "ss": GREY,
     "ts-lrc": BLUE,
     "ts-ibp-lrc": ORANGE,
     "ts-ibp": GREEN,
+    "linear": SKY,
+    "forest": YELLOW,
+    "boosting": PURPLE,
+    "svm": "#a65628",
+    "mlp": "#999999",
+    "rr": "#e41a1c",
+    "kernel-ridge": "#4b0092",
+    "svm-ss": "#88ccee",
+    "svm-ts": "#117733",
+    "conv-rr": "#ff7f00",
     "cnn-ss": GREY,
     "cnn-ts-lrc": BLUE,
     "cnn-ts-ibp-lrc": ORANGE,
@@ -46,8 +57,13 @@ def can_draw() -> bool:
 MISSING = "drawing figures needs matplotlib; install it with: pip install 'tensorswitch[plots]'"
 
 
-def look() -> AbstractContextManager[None]:
+def look(dark: bool = False) -> AbstractContextManager[None]:
     """Apply the matplotlib settings of all figures.
+
+    Parameters
+    ----------
+    dark : bool, default=False
+        Whether they are for a dark page.
 
     Returns
     -------
@@ -62,7 +78,44 @@ def look() -> AbstractContextManager[None]:
         "axes.grid": True,
         "grid.alpha": 0.3,
     }
+    if dark:
+        light = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+        plain.update({**dict.fromkeys(light, "#dddddd"), "grid.color": "#888888"})
+        plain.update({"figure.facecolor": "#1b1b1b", "axes.facecolor": "#1b1b1b"})
     return mpl.rc_context({"font.size": 10, "svg.hashsalt": "tensorswitch", **plain})
+
+
+def for_both_schemes(draw: Callable[[], Figure], alt: str) -> Markup:
+    """Return a figure as an HTML picture, in a light and a dark version.
+
+    Parameters
+    ----------
+    draw : callable
+        Returns the figure; it is called once for each version.
+    alt : str
+        Alternative text.
+
+    Returns
+    -------
+    Markup
+        A ``picture`` element.
+    """
+    sources = []
+    for dark in (False, True):
+        with look(dark):
+            sources.append(_png(draw()))
+    template = (
+        '<picture><source media="(prefers-color-scheme: dark)" srcset="{}">'
+        '<img alt="{}" src="{}"></picture>'
+    )
+    return Markup(template).format(sources[1], alt, sources[0])
+
+
+def _png(figure: Figure, dpi: int = 130) -> str:
+    """Return a figure as the address of inline data."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi)
+    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
@@ -108,10 +161,7 @@ def embedded(figure: Figure, alt: str) -> Markup:
     Markup
         An ``img`` element.
     """
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150)
-    content = base64.b64encode(buffer.getvalue()).decode()
-    return Markup('<img alt="{}" src="data:image/png;base64,{}">').format(alt, content)
+    return Markup('<img alt="{}" src="{}">').format(alt, _png(figure, 150))
 
 
 def as_images(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import tomllib
 from itertools import product
 from pathlib import Path
+from typing import Any
 
-from tensorswitch.experiments.experiment import Experiment
+from tensorswitch.experiments.experiment import Experiment, settings_of
 
 __all__ = ["experiments_from_toml"]
 
@@ -15,7 +16,9 @@ def experiments_from_toml(path: Path) -> list[Experiment]:
     """Read the experiments of a TOML file.
 
     Every ``[[grid]]`` table gives the product of its lists; settings above the first table apply to
-    all of them. A list inside a list is a single value.
+    all of them. A list inside a list is a single value. A setting that some methods of the file do
+    not use, such as ``lr`` beside ``rr``, is left out for them; experiments that are then the same
+    are run once.
 
     Parameters
     ----------
@@ -59,19 +62,29 @@ def experiments_from_toml(path: Path) -> list[Experiment]:
     grids = content.pop("grid", [{}])
     if not isinstance(grids, list) or not all(isinstance(g, dict) for g in grids):
         raise ValueError(f"{path}: grids must be written as [[grid]] tables")
-    experiments = []
+    every = [{**content, **grid} for grid in grids]
+    methods = [m for axes in every for m in _several(axes.get("method"))]
+    experiments: dict[str, Experiment] = {}
     for number, grid in enumerate(grids, 1):
-        axes = {
-            name: value if isinstance(value, list) else [value]
-            for name, value in {**content, **grid}.items()
-        }
+        axes = {name: _several(value) for name, value in {**content, **grid}.items()}
         try:
-            experiments += [
-                Experiment.from_settings(dict(zip(axes, values, strict=True)))
-                for values in product(*axes.values())
-            ]
+            for values in product(*axes.values()):
+                settings = dict(zip(axes, values, strict=True))
+                experiment = Experiment.from_settings(_used(settings, methods))
+                experiments.setdefault(experiment.name, experiment)
         except ValueError as error:
             raise ValueError(f"{path}, grid {number}: {error}") from None
     if not experiments:
         raise ValueError(f"{path} defines no experiments: one of its lists is empty")
-    return experiments
+    return list(experiments.values())
+
+
+def _several(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _used(settings: dict[str, Any], methods: list[Any]) -> dict[str, Any]:
+    """Return the settings without those that only other methods of the file use."""
+    own = settings_of(settings.get("method"))
+    others = {name for method in methods for name in settings_of(method)}
+    return {k: v for k, v in settings.items() if not own or k in own or k not in others}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import csv
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -11,21 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from tensorswitch._checks import check_device, check_positive, check_seed
-from tensorswitch._files import make_folder, only_one, replacing
+from tensorswitch._files import make_folder, only_one
 from tensorswitch.data import Dataset, Preparation, Split, load
-from tensorswitch.data.readers import read_npy
-from tensorswitch.data.sources import as_rows, labels_beside
+from tensorswitch.experiments.predictions import Predictions
+from tensorswitch.experiments.predictor import MODEL, load_predictor
+from tensorswitch.experiments.rows import predict_rows
 from tensorswitch.history import History
-from tensorswitch.models import Network, cnn, load_model_with_extra, mlp, save_model
+from tensorswitch.models import Network, cnn, mlp, save_model
 from tensorswitch.training import BEST, Learner, Rows, train
 
-__all__ = ["Predictions", "TrainedNetwork", "predict_network", "train_network"]
-
-MODEL = "model.safetensors"
+__all__ = ["TrainedNetwork", "predict_network", "train_network"]
 
 
 @dataclass(frozen=True)
@@ -180,10 +177,20 @@ def _build(
 def _save(network: Network, content: Dataset, preparation: Preparation, path: Path) -> None:
     """Write the model with the preparation of its inputs."""
     tensors = {"mean": torch.from_numpy(preparation.mean)}
-    if preparation.basis is not None:
-        tensors["basis"] = torch.from_numpy(preparation.basis)
-    about = {"class_names": list(content.class_names), "flat": preparation.flat}
-    save_model(network, path, tensors, **about, type=str(content.train_images.dtype))
+    for name, array in (("basis", preparation.basis), ("scale", preparation.scale)):
+        if array is not None:
+            tensors[name] = torch.from_numpy(array)
+    images = content.train_images
+    about: dict[str, Any] = {
+        "class_names": list(content.class_names),
+        "flat": preparation.flat,
+        "type": str(images.dtype),
+        "shape": list(images.shape[1:]),
+    }
+    if content.encoder is not None:
+        encoder = content.encoder.to_json()
+        about["table"] = {"encoder": encoder, "target": content.target_name, "id": content.id_name}
+    save_model(network, path, tensors, **about)
 
 
 def _join_processes(device: str) -> bool:
@@ -199,97 +206,18 @@ def _own_device(device: str) -> str:
     return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" else device
 
 
-@dataclass(frozen=True)
-class Predictions:
-    """What a network says of some rows.
-
-    Parameters
-    ----------
-    class_names : list of str
-        The classes that the network knows.
-    probabilities : ndarray of shape (rows, classes)
-        The probability of each class.
-    truth : ndarray of shape (rows,) or None
-        The names of the right classes, if they are known.
-    """
-
-    class_names: list[str]
-    probabilities: np.ndarray
-    truth: np.ndarray | None
-
-    @property
-    def labels(self) -> np.ndarray:
-        """The name of the most probable class of each row."""
-        names: np.ndarray = np.array(self.class_names)[self.probabilities.argmax(1)]
-        return names
-
-    @property
-    def error(self) -> float:
-        """The fraction of rows with a wrong label; nan if the right ones are not known."""
-        return np.nan if self.truth is None else float(np.mean(self.labels != self.truth))
-
-    @property
-    def unknown(self) -> list[str]:
-        """Classes of the rows that the network does not know."""
-        return [] if self.truth is None else sorted({*self.truth} - {*self.class_names})
-
-    def save(self, path: str | Path) -> None:
-        """Write the label and its probability for each row, as CSV.
-
-        Parameters
-        ----------
-        path : path
-            The file.
-        """
-        best = self.probabilities.max(1)
-        with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(["row", "label", "probability"])
-            pairs = zip(self.labels, best, strict=True)
-            writer.writerows([i, label, f"{p:.6f}"] for i, (label, p) in enumerate(pairs))
-
-
 def predict_network(model: str | Path, data: str | Path) -> Predictions:
-    """Predict with a network that :func:`train_network` wrote.
+    """Predict with a model that ``tensorswitch train`` wrote.
 
     Parameters
     ----------
     model : path
         The file, or the folder that it is in.
     data : str or path
-        A data set, of which the test rows are used, or a ``.npy`` file of rows or images.
+        A data set, of which the test rows are used, or a file of rows or images.
 
     Returns
     -------
     Predictions
     """
-    path = Path(model) / MODEL if Path(model).is_dir() else Path(model)
-    network, extra, notes = load_model_with_extra(path)
-    if "mean" not in extra or "class_names" not in notes:
-        raise ValueError(
-            f"{path} does not describe the preparation of its inputs; "
-            "use a model written by `tensorswitch train`"
-        )
-    images, truth = _rows_to_predict(data)
-    if not len(images):
-        raise ValueError(f"{data} has no rows to predict")
-    if str(images.dtype) != notes.get("type"):
-        raise ValueError(
-            f"{data} contains {images.dtype}, but the model was trained on {notes.get('type')}; "
-            "use the same type, since bytes are scaled as pixels"
-        )
-    if not np.isfinite(images).all():
-        raise ValueError(f"{data} contains NaN or infinity")
-    basis = extra["basis"].numpy() if "basis" in extra else None
-    inputs = Preparation(extra["mean"].numpy(), basis, notes["flat"])(images)
-    outputs = Learner(network).outputs(torch.from_numpy(inputs))
-    return Predictions(notes["class_names"], outputs.softmax(1).numpy(), truth)
-
-
-def _rows_to_predict(data: str | Path) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return rows to predict and, for a data set, their labels."""
-    path = Path(data)
-    if path.suffix == ".npy" and labels_beside(path) is None:
-        return as_rows(path, read_npy(path)), None
-    content = load(data)
-    return content.test_images, np.array(content.class_names)[content.test_labels]
+    return predict_rows(load_predictor(model), data)[0]

@@ -72,7 +72,7 @@ class Record:
             "error": self.error,
             "made": self.made,
         }
-        return json.dumps(_without_nan(content), indent=indent)
+        return json.dumps(without_nan(content), indent=indent)
 
     def compact(self) -> Record:
         """Return the record without large filters and with rounded epochs.
@@ -270,10 +270,21 @@ def _rounded(value: Any) -> Any:
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
-def _without_nan(value: Any) -> Any:
-    """Replace NaN and infinity, which JSON does not have, by None."""
+def without_nan(value: Any) -> Any:
+    """Replace NaN and infinity, which JSON does not have, by None.
+
+    Parameters
+    ----------
+    value : Any
+        A value of JSON.
+
+    Returns
+    -------
+    Any
+        The value with None in their places.
+    """
     if isinstance(value, dict):
-        return {k: _without_nan(v) for k, v in value.items()}
+        return {k: without_nan(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_nan(v) for v in value]
+        return [without_nan(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

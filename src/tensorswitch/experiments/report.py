@@ -2,61 +2,43 @@
 
 from __future__ import annotations
 
-import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
+from tensorswitch.experiments import report_figures as draw
 from tensorswitch.experiments.comparison import Comparison
-from tensorswitch.experiments.experiment import METHODS, Result
-from tensorswitch.experiments.figures import (
-    COLOURS,
-    MISSING,
-    as_images,
-    can_draw,
-    embedded,
-    look,
-    show_filter,
+from tensorswitch.experiments.explaining import (
+    Example,
+    can_explain,
+    examples,
+    feature_names,
 )
+from tensorswitch.experiments.figures import MISSING, as_images, can_draw, for_both_schemes
 from tensorswitch.experiments.machine import describe, today
+from tensorswitch.experiments.method_records import MethodRecord
+from tensorswitch.experiments.methods import COMPARED
 from tensorswitch.experiments.pages import FigurePart, write_page
-from tensorswitch.history import percent
+from tensorswitch.experiments.predictor import Predictor, load_predictor
+from tensorswitch.experiments.summary import (
+    cells,
+    conclusion,
+    header,
+    how_measured,
+    legend,
+    reason,
+)
 
+__all__ = ["write_report"]
 
-def cells(comparison: Comparison) -> list[list[str]]:
-    """Return the table of a comparison as text.
-
-    Parameters
-    ----------
-    comparison : Comparison
-        The comparison.
-
-    Returns
-    -------
-    list of list of str
-        One row per method, with the columns of :data:`HEADER`.
-    """
-    return [
-        [
-            METHODS[method],
-            str(r.depth),
-            percent(r.one_pass),
-            percent(r.best),
-            "–" if r.best_epoch is None else str(r.best_epoch),
-            "–" if math.isnan(ratio := comparison.relative_time(r)) else f"{ratio:.1f} ×",
-            r.note,
-        ]
-        for method, r in comparison.results
-    ]
-
-
-HEADER = ["method", "depth", "one pass, %", "best, %", "at epoch", "time", ""]
+MOST_CLASSES = 30  # of a confusion matrix
 
 
 def write_report(comparison: Comparison, path: Path, command: str) -> None:
-    """Write table, learning curves and filters to one file.
+    """Write conclusion, table, curves, errors and explanations to one file.
 
     Parameters
     ----------
@@ -67,20 +49,25 @@ def write_report(comparison: Comparison, path: Path, command: str) -> None:
     command : str
         Command line to show in the report.
     """
-    results = comparison.results
-    least = min((r.best for _, r in results if not math.isnan(r.best)), default=math.nan)
-    rows = [
-        {"cells": row, "best": result.best == least}
-        for row, (_, result) in zip(cells(comparison), results, strict=True)
-    ]
     settings = vars(comparison.settings).items()
+    problem = comparison.problem
+    found = _explained(comparison)
     write_page(
         path,
         "comparison.html",
-        title=f"SS and TS on {comparison.data}",
-        header=HEADER,
-        rows=rows,
+        title=f"Which learner is best on {problem.name}?",
+        conclusion=conclusion(comparison),
+        measured=how_measured(comparison),
+        notes=problem.notes,
+        header=header(comparison),
+        rows=cells(comparison),
+        failures=[reason(r) for r in comparison.failed],
+        legend=legend(comparison),
+        methods=[(r.label, COMPARED[r.method].about) for r in comparison.ranked],
         figures=_figures(comparison),
+        explained=found,
+        filters=_filters(comparison) if can_draw() else [],
+        missing="" if can_draw() else MISSING.capitalize(),
         command=command,
         settings=", ".join(f"{name} {value}" for name, value in settings),
         machine=f"{today()}, {describe()}",
@@ -88,66 +75,136 @@ def write_report(comparison: Comparison, path: Path, command: str) -> None:
 
 
 def _figures(comparison: Comparison) -> list[FigurePart]:
-    """Draw learning curves and filters."""
-    if not can_draw():
-        return [FigurePart("Figures", Markup(""), MISSING.capitalize())]
-    figures = []
-    curves = [(method, r) for method, r in comparison.results if r.epochs]
-    with look():
-        if curves:
-            caption = "Test error against epochs and against seconds of training."
-            figures.append(FigurePart("Learning curves", _curves(curves), caption))
-        for method, r in curves:
-            images = as_images(r.filters, r.filter_shape) if r.filter_shape else None
-            if images is not None:
-                title = f"Filters of {METHODS[method]}"
-                figures.append(FigurePart(title, _filters(images), FILTER_CAPTION))
+    """Draw error against time, the confusion matrix and the reliability curve."""
+    done = [r for r in comparison.ranked if r.complete]
+    if not can_draw() or not done:
+        return []
+    numbers = comparison.problem.class_names is None
+    figures = [
+        FigurePart(
+            "Error against time",
+            for_both_schemes(
+                lambda: draw.times(done, numbers), "error against seconds of training"
+            ),
+            "Each point is a method, at the seconds that its fit took (squares: scikit-learn). "
+            "Lines are networks, epoch by epoch, on the first split. The time axis is logarithmic.",
+        )
+    ]
+    if numbers:
+        return figures
+    best, names = done[0], comparison.problem.class_names
+    assert names is not None
+    if len(names) <= MOST_CLASSES:
+        counts = np.sum([r.metrics["confusion"] for r in best.results], axis=0)
+        figures.append(
+            FigurePart(
+                f"What {best.label} confuses",
+                for_both_schemes(lambda: draw.confusion(counts, names), "confusion matrix"),
+                "Test rows by right class (down) and predicted class (across).",
+            )
+        )
+    sure = next((r for r in done if all("reliability" in f.metrics for f in r.results)), None)
+    if sure is not None:
+        figures.append(_reliability(sure))
     return figures
 
 
-FILTER_CAPTION = (
-    "Weights of the first hidden units, in pixels. "
-    "For images of one channel, red is positive and blue negative."
-)
+def _reliability(record: MethodRecord) -> FigurePart:
+    bins = np.sum([r.metrics["reliability"] for r in record.results], axis=0)
+    return FigurePart(
+        f"Can the probabilities of {record.label} be trusted?",
+        for_both_schemes(lambda: draw.reliability(bins), "reliability curve"),
+        "Share of right rows against the probability that was predicted; on the diagonal, "
+        "probabilities mean what they say. Larger points are more rows.",
+    )
 
 
-def _curves(results: list[tuple[str, Result]]) -> Markup:
-    """Draw test errors against epochs and seconds."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    figure = Figure(figsize=(9, 3.8), layout="constrained")
-    by_epoch, by_time = figure.subplots(1, 2, sharey=True)
-    for method, r in results:
-        errors = [100 * e["test_error"] for e in r.epochs]
-        seconds = [sum(e["seconds"] for e in r.epochs[: i + 1]) for i in range(len(r.epochs))]
-        style: dict[str, Any] = {
-            "color": COLOURS[method],
-            "label": METHODS[method],
-            "marker": "o",
-            "markersize": 3,
-            "linewidth": 1.5,
-        }
-        by_epoch.plot(range(1, len(errors) + 1), errors, **style)
-        by_time.plot(seconds, errors, **style)
-    positive = all(e["test_error"] > 0 for _, r in results for e in r.epochs)
-    yscale = "log" if positive else "linear"
-    by_epoch.set(xlabel="epoch", ylabel="test error, %", yscale=yscale)
-    by_epoch.xaxis.get_major_locator().set_params(integer=True)
-    by_time.set(xlabel="seconds", xscale="log")
-    for axis in (by_epoch.yaxis, by_time.xaxis) if positive else (by_time.xaxis,):
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.set_major_formatter("{x:g}")
-        axis.set_minor_formatter(NullFormatter())
-    by_epoch.legend(frameon=False, fontsize=9)
-    return embedded(figure, "test error against epochs and seconds")
+def _filters(comparison: Comparison) -> list[FigurePart]:
+    """Draw the weights of first layers, where they were learned."""
+    problem, figures = comparison.problem, []
+    if not problem.is_image:
+        return []
+    assert isinstance(problem.rows, np.ndarray)
+    for record in comparison.ranked:
+        weights = record.results[0].filters if record.results else None
+        images = as_images(weights, _shape(problem.rows))
+        if images is not None:
+            figures.append(
+                FigurePart(
+                    f"Filters of {record.label}",
+                    for_both_schemes(partial(draw.filters, images), "filters"),
+                    "Learned weights of the first hidden units, in pixels; for images of one "
+                    "channel, red is positive and blue negative.",
+                )
+            )
+    return figures
 
 
-def _filters(images: np.ndarray) -> Markup:
-    """Draw filters in a row."""
-    from matplotlib.figure import Figure
+def _shape(images: np.ndarray) -> list[int]:
+    """Return the shape of images after preprocessing, which pads 28 × 28."""
+    channels, height, width = images.shape[1:]
+    return [channels, 32, 32] if (height, width) == (28, 28) else [channels, height, width]
 
-    figure = Figure(figsize=(9, 0.75), layout="constrained")
-    for axes, image in zip(figure.subplots(1, len(images), squeeze=False)[0], images, strict=True):
-        show_filter(axes, image)
-    return embedded(figure, "filters")
+
+def _explained(comparison: Comparison) -> dict[str, Any] | None:
+    """Explain test rows with the best model of this library that can be explained exactly."""
+    if not can_draw():
+        return None
+    for record in comparison.ranked:
+        path = comparison.model_path(record)
+        if not record.complete or not path.exists():
+            continue
+        predictor = load_predictor(path)
+        if can_explain(predictor):
+            return _explanations(comparison, record, predictor)
+    return None
+
+
+def _explanations(
+    comparison: Comparison, record: MethodRecord, predictor: Predictor
+) -> dict[str, Any]:
+    problem = comparison.problem
+    chosen, importance = examples(predictor, problem, problem.splits()[0])
+    names = feature_names(predictor)
+    picture = (
+        (lambda: draw.importance_map(importance))
+        if problem.is_image
+        else (lambda: draw.importance_bars(importance.ravel(), names))
+    )
+    return {
+        "label": record.label,
+        "importance": for_both_schemes(picture, "mean contribution of each feature"),
+        "examples": [
+            {
+                "title": _title(example),
+                "picture": _picture(comparison, predictor, example, names),
+                "neighbours": example.neighbours,
+                "correct": example.correct,
+            }
+            for example in chosen
+        ],
+    }
+
+
+def _title(example: Example) -> str:
+    sure = "" if example.sure is None else f" ({100 * example.sure:.0f} %)"
+    if example.against is None and example.said == example.right:
+        return f"Row {example.row}: {example.said}{sure}, right"
+    return f"Row {example.row}: said {example.said}{sure}, right is {example.right}"
+
+
+def _picture(
+    comparison: Comparison, predictor: Predictor, example: Example, names: list[str] | None
+) -> Markup:
+    problem = comparison.problem
+    if problem.is_image:
+        assert isinstance(problem.rows, np.ndarray)
+        image = problem.rows[example.row]
+        maps = [(f"for {example.said}", example.shares)]
+        if example.against is not None:
+            maps.append((f"for {example.right}", example.against))
+        return for_both_schemes(lambda: draw.heat_maps(image, maps), "image and contributions")
+    values = draw.row_values(problem.rows, example.row, names, example.shares.size)
+    return for_both_schemes(
+        lambda: draw.row_bars(values, example.shares.ravel()), "contributions of the columns"
+    )

@@ -8,15 +8,17 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from tensorswitch import estimators
 from tensorswitch.data import NAMES, Dataset, Split, load
-from tensorswitch.estimators import TSKernelSVC, kernel_svc_grid
+from tensorswitch.data.dataset import VALIDATION
+from tensorswitch.estimators import TSKernelRidgeClassifier, TSKernelSVC, kernel_svc_grid
 from tensorswitch.experiments.experiment import Experiment, Result
+from tensorswitch.experiments.filters import first_filters, first_weight
 from tensorswitch.history import Epoch
 from tensorswitch.models import Network, cnn, mlp
 from tensorswitch.ridge import apply_readout, deep_gates, draw_gates, mean_diagonal
@@ -65,9 +67,13 @@ def run(
         If the loss of a network is no longer finite.
     """
     data = _data(experiment)
+    if experiment.family == "conv-rr":
+        return _convolution(experiment, data)
     split = _prepared(data, experiment.components, experiment.family != "cnn")
     if experiment.family == "svm":
         return _svm(experiment, split)
+    if experiment.family == "kernel-ridge":
+        return _kernel_ridge(experiment, split)
     if experiment.family == "rr":
         return _ridge(experiment, split, len(data.class_names))
     return _network(experiment, split, len(data.class_names), folder, watch, device, filters)
@@ -87,12 +93,12 @@ def with_fingerprints(experiments: Iterable[Experiment]) -> list[Experiment]:
         The same experiments with fingerprints, and with absolute paths, so that processes in other
         folders find the data.
     """
-    found: dict[tuple[str, bool], str] = {}
+    found: dict[tuple[str, bool, str | None], str] = {}
     bound = []
     for experiment in experiments:
-        key = (experiment.data, experiment.extra)
+        key = (experiment.data, experiment.extra, experiment.target)
         if key not in found:
-            data = load(experiment.data, extra=experiment.extra)
+            data = load(experiment.data, extra=experiment.extra, target=experiment.target)
             found[key] = data.fingerprint
             remember(data)
         place = (
@@ -122,7 +128,7 @@ def remember(data: Dataset) -> None:
 def _data(experiment: Experiment) -> Dataset:
     """Return the data set of an experiment, checking its fingerprint."""
     if experiment.fingerprint not in _recent_data:
-        data = load(experiment.data, extra=experiment.extra)
+        data = load(experiment.data, extra=experiment.extra, target=experiment.target)
         if experiment.fingerprint not in (None, data.fingerprint):
             raise ValueError(
                 f"the data {experiment.data} have changed: their fingerprint is "
@@ -183,7 +189,7 @@ def _network(
         best.validation_error,
         best.epoch,
         [asdict(e) for e in history.epochs],
-        _filters(network, split) if filters else None,
+        first_filters(network, split.preparation.basis) if filters else None,
         list(split.preparation.mean.shape) if split.preparation.mean.ndim == 3 else None,
     )
 
@@ -290,25 +296,40 @@ def _svm(experiment: Experiment, split: Split) -> Result:
     )
 
 
-def _first_weight(network: Network) -> Tensor | None:
-    """Return the weights of the first layer if it is fully connected."""
-    first = next(iter(network))
-    for name in ("gate_weight", "weight"):
-        weight = getattr(first, name, None)
-        if weight is not None and weight.dim() == 2:
-            return cast(Tensor, weight)
-    return next(iter(getattr(first, "gate_weights", [])), None)
+def _kernel_ridge(experiment: Experiment, split: Split) -> Result:
+    """Fit kernel ridge regression, which chooses everything by leave-one-out error."""
+    start = time.perf_counter()
+    model = TSKernelRidgeClassifier(random_state=experiment.seed)
+    model.fit(split.train, split.train_labels)
+    seconds = time.perf_counter() - start
+    test = _error(model.predict(split.test), split.test_labels)
+    validation = math.nan
+    if len(split.validation):
+        validation = _error(model.predict(split.validation), split.validation_labels)
+    note = f"{model.kernel_} kernel of depth {model.depth_}"
+    return Result(model.depth_, seconds, best=test, best_validation=validation, note=note)
 
 
-def _filters(network: Network, split: Split, count: int = 16) -> list[list[float]] | None:
-    """Return the weights of the first units in pixels."""
-    weight = _first_weight(network)
-    if weight is None:
-        return None
-    units = weight.detach().cpu().numpy()[:count]
-    basis = split.preparation.basis
-    seen: list[list[float]] = (units if basis is None else units @ basis.T).round(5).tolist()
-    return seen
+def _convolution(experiment: Experiment, data: Dataset) -> Result:
+    """Fit the convolution in one pass to images as they are."""
+    if data.train_images.ndim != 4:
+        raise ValueError(f"conv-rr needs images, but {data.name} has rows of features")
+    if not hasattr(estimators, "TSConvRidgeClassifier"):
+        raise ValueError("this version of tensorswitch has no conv-rr")
+    # The split of the protocol, without its preprocessing.
+    images = data.train_images.transpose(0, 2, 3, 1)
+    order = np.random.default_rng(0).permutation(len(images))
+    held = VALIDATION if len(images) >= 5 * VALIDATION else len(images) // 5
+    train, validation = order[: len(images) - held], order[len(images) - held :]
+    start = time.perf_counter()
+    model: Any = vars(estimators)["TSConvRidgeClassifier"](random_state=experiment.seed)
+    model.fit(images[train], data.train_labels[train])
+    seconds = time.perf_counter() - start
+    test = _error(model.predict(data.test_images.transpose(0, 2, 3, 1)), data.test_labels)
+    other = math.nan
+    if held:
+        other = _error(model.predict(images[validation]), data.train_labels[validation])
+    return Result(1, seconds, test, other, test, other)
 
 
 def untrained(experiment: Experiment, features: int, classes: int) -> np.ndarray:
@@ -332,7 +353,7 @@ def untrained(experiment: Experiment, features: int, classes: int) -> np.ndarray
     network = mlp(
         features, classes, kind=experiment.kind, depth=experiment.depth, width=experiment.width
     )
-    weight = _first_weight(network)
+    weight = first_weight(network)
     assert weight is not None
     return weight.detach().numpy()
 

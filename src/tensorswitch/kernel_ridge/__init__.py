@@ -21,6 +21,7 @@ from tensorswitch.kernel_ridge._search import (
     Candidate,
     Search,
 )
+from tensorswitch.kernel_ridge._sensitivity import kappa
 
 __all__ = [
     "BIASES",
@@ -35,6 +36,7 @@ __all__ = [
     "LeaveOneOut",
     "Scaling",
     "Search",
+    "kappa",
     "loo_at",
     "loo_path",
 ]

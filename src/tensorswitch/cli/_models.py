@@ -1,0 +1,283 @@
+"""Commands for one model: train, predict, evaluate."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table as RichTable
+
+from tensorswitch.cli._app import (
+    Components,
+    Data,
+    Id,
+    Ignore,
+    Seed,
+    Target,
+    Task,
+    app,
+    describe,
+    describe_problem,
+    err,
+    load_problem,
+    out,
+    say,
+    stoppable,
+)
+from tensorswitch.data import Dataset, Problem, Table
+
+MODEL = "model.safetensors"
+
+
+def _from_toml(context: typer.Context, path: Path | None) -> Path | None:
+    """Use the settings of a TOML file as defaults of the command-line options."""
+    if path is None:
+        return None
+    try:
+        settings = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise typer.BadParameter(f"{path} does not exist") from None
+    except RecursionError:
+        reason = "it is nested too deeply"
+        raise typer.BadParameter(f"{path} is not a valid TOML file: {reason}") from None
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"{path} is not a valid TOML file: {error}") from None
+    known = {p.name: p for p in context.command.params}
+    settings = {
+        {"out": "folder"}.get(key, key.replace("-", "_")): value for key, value in settings.items()
+    }
+    if unknown := [key for key in settings if key not in known or key == "config"]:
+        names = ["out" if name == "folder" else name for name in known if name != "config"]
+        raise typer.BadParameter(
+            f"{path} has unknown settings {', '.join(unknown)}; expected some of {', '.join(names)}"
+        )
+    context.default_map = {**(context.default_map or {}), **settings}
+    return path
+
+
+@app.command()
+def train(
+    data: Data = "digits",
+    folder: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Folder for checkpoints, history and model; interrupted runs resume from it.",
+        ),
+    ] = Path("run"),
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="kernel-ridge, rr, svm-ts, svm-ss, conv-rr (images) or a network: ss, ts-lrc, "
+            "ts-ibp-lrc, ts-ibp. By default kernel-ridge for tables and ts-lrc for others."
+        ),
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Kind of network: ss, ts-lrc, ts-ibp-lrc or ts-ibp.")
+    ] = None,
+    target: Target = None,
+    ignore: Ignore = None,
+    id_column: Id = None,
+    task: Task = None,
+    architecture: Annotated[str, typer.Option(help="mlp or cnn.")] = "mlp",
+    depth: Annotated[int | None, typer.Option(help="Number of hidden layers.")] = None,
+    width: Annotated[int | None, typer.Option(help="Units (gates) per layer.")] = None,
+    convolutions: Annotated[int, typer.Option(help="Convolutions per block of a cnn.")] = 1,
+    epochs: Annotated[
+        int | None,
+        typer.Option(help="Total passes over the data, including those of resumed runs."),
+    ] = None,
+    optimizer: Annotated[str, typer.Option(help="sgd, adam or adamw.")] = "sgd",
+    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
+    momentum: Annotated[float, typer.Option(help="Momentum of sgd.")] = 0.9,
+    weight_decay: Annotated[float, typer.Option(help="L2 penalty on the trained weights.")] = 1e-3,
+    batch_size: Annotated[int | None, typer.Option(help="Rows per step.")] = None,
+    patience: Annotated[
+        int | None,
+        typer.Option(help="Stop after this many epochs without a lower validation error."),
+    ] = None,
+    components: Components = None,
+    device: Annotated[str, typer.Option(help="Device for training.")] = "cpu",
+    precision: Annotated[str | None, typer.Option(help="bf16 multiplies in bfloat16.")] = None,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write TensorBoard events, too.")
+    ] = False,
+    seed: Seed = 0,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="TOML file with any of these settings.", callback=_from_toml, is_eager=True
+        ),
+    ] = None,
+) -> None:
+    """Train a model; it is kept in OUT/model.safetensors for `predict` and `evaluate`.
+
+    Networks keep the epoch of lowest validation error. Under torchrun, each of the N processes
+    handles BATCH_SIZE rows of a batch of N × BATCH_SIZE.
+    """
+    problem = load_problem(data, target, ignore, id_column, task)
+    is_table = isinstance(problem.rows, Table)
+    method = method or kind or ("kernel-ridge" if is_table else "ts-lrc")
+    shape = {
+        "depth": depth,
+        "width": width,
+        "epochs": epochs,
+        "lr": lr,
+        "batch_size": batch_size,
+        "components": components,
+        "seed": seed,
+    }
+    say_notes = [f"  {note}" for note in problem.notes]
+    if problem.task == "regression" or method not in NETWORKS:
+        say("\n".join([describe_problem(problem), *say_notes]))
+        _train_method(problem, folder, method, shape)
+        return
+    sgd = {"optimizer": optimizer, "momentum": momentum, "weight_decay": weight_decay}
+    rest = {"convolutions": convolutions, "patience": patience, "tensorboard": tensorboard}
+    where = {"architecture": architecture, "device": device, "precision": precision}
+    given = {k: v for k, v in shape.items() if v is not None}
+    _train_network(problem.dataset(), folder, method, say_notes, {**given, **sgd, **rest, **where})
+
+
+NETWORKS = ("ss", "ts-lrc", "ts-ibp-lrc", "ts-ibp")
+
+
+def _train_method(problem: Problem, folder: Path, method: str, settings: dict[str, Any]) -> None:
+    """Fit a method in one call and print how good it is."""
+    from tensorswitch._progress import progress_bar
+    from tensorswitch.experiments.summary import seconds
+    from tensorswitch.experiments.trained import train_method
+
+    with stoppable(folder), progress_bar(method, err.is_terminal) as bar:
+        fit = train_method(
+            problem, folder, method, watch=lambda done, total, note: bar(note=note), **settings
+        )
+    note = f" ({fit.note})" if fit.note else ""
+    rows = len(problem.split()[1])
+    say(
+        f"{method}{note}: {_measures(fit.metrics)} on {rows} test rows, "
+        f"fitted in {seconds(fit.fit_seconds)} s"
+    )
+    say(f"Model: {folder / MODEL}")
+
+
+def _train_network(
+    content: Dataset, folder: Path, kind: str, notes: list[str], options: dict[str, Any]
+) -> None:
+    """Train a network epoch by epoch, with checkpoints, and print its history."""
+    from tensorswitch.experiments.networks import train_network
+
+    def began(content: Dataset) -> None:
+        about = f"{kind} {options['architecture']}; writing results to {folder}"
+        say("\n".join([f"{describe(content)}; {about}", *notes]))
+
+    with stoppable(folder):
+        trained = train_network(content, folder, kind=kind, progress=True, began=began, **options)
+    if trained is None:  # not the first process
+        return
+    history, epochs = trained.history, options.get("epochs", 10)
+    if len(history.epochs) > epochs:
+        say(
+            f"{folder} already has {len(history.epochs)} epochs, more than the {epochs} requested; "
+            "none were added."
+        )
+    by = "validation error" if trained.validated else "training loss (there are no validation rows)"
+    best, start = history.best, history.epochs[0]
+    say(
+        f"Test error {100 * start.test_error:.2f} % after one pass, "
+        f"{100 * best.test_error:.2f} % at epoch {best.epoch}, best by {by}."
+    )
+    say(f"Model: {trained.path}; history: {folder / 'history.csv'}")
+
+
+def _measures(metrics: dict[str, Any]) -> str:
+    """Return the main measures in a line."""
+    if "r2" in metrics:
+        return f"R² {metrics['r2']:.4f}, RMSE {metrics['rmse']:.4g}, MAE {metrics['mae']:.4g}"
+    loss = f", log-loss {metrics['log_loss']:.4f}" if "log_loss" in metrics else ""
+    balanced = f"balanced accuracy {100 * metrics['balanced_accuracy']:.2f} %"
+    return f"accuracy {100 * metrics['accuracy']:.2f} %, {balanced}{loss}"
+
+
+Model = Annotated[
+    Path,
+    typer.Argument(help="A model.safetensors, or the output folder of `tensorswitch train`."),
+]
+Rows = Annotated[
+    str,
+    typer.Argument(
+        help="A table, with or without the target; an .npy or .npz file; a picture or a folder of "
+        "them; or a data set, of which the test rows are used."
+    ),
+]
+
+
+@app.command()
+def predict(
+    model: Model,
+    data: Rows,
+    target: Annotated[
+        Path | None, typer.Option("--out", "-o", help="CSV file for the predictions.")
+    ] = None,
+    id_column: Id = None,
+) -> None:
+    """Predict the rows of a file, in their order, with probabilities or intervals."""
+    if target is not None and target.is_dir():
+        raise ValueError(f"{target} is a folder; give the path of a file for the predictions")
+    found, rows = _predictions(model, data, id_column)
+    if found.truth is not None:
+        error = "" if found.class_names is None else f"error {100 * found.error:.2f} %"
+        say(f"{len(found)} {rows.what}: {error or _measures(found.metrics())}")
+    if target is not None:
+        found.save(target, rows.ids, rows.id_name)
+        say(f"Predictions: {target}")
+    elif found.truth is None:
+        for label in found.columns()[("prediction" if found.class_names is None else "label")]:
+            say(str(label))
+
+
+@app.command()
+def evaluate(model: Model, data: Rows) -> None:
+    """Measure a model on the rows of a file that has the target."""
+    found, rows = _predictions(model, data, None, need_truth=True)
+    metrics = found.metrics()
+    say(f"{len(found)} {rows.what}: {_measures(metrics)}")
+    if found.class_names is None:
+        return
+    names = [*found.class_names, *found.unknown]
+    if len(names) > MOST_CLASSES:
+        say(f"(no confusion matrix of {len(names)} classes)")
+        return
+    table = RichTable(title="rows by right class (down) and predicted class (across)")
+    for name in ("", *found.class_names, "right, %"):
+        table.add_column(name, justify="right")
+    for i, name in enumerate(names):
+        counts = metrics["confusion"][i]
+        share = f"{100 * counts[i] / sum(counts):.1f}" if sum(counts) else "–"
+        table.add_row(name, *(str(n) for n in counts[: len(found.class_names)]), share)
+    out.print(table)
+
+
+MOST_CLASSES = 20  # of a confusion matrix in the terminal
+
+
+def _predictions(model: Path, data: str, id_column: str | None, need_truth: bool = False) -> Any:
+    """Predict rows, and print what is remarkable about them."""
+    from tensorswitch.experiments.predictor import load_predictor
+    from tensorswitch.experiments.rows import predict_rows
+
+    found, rows = predict_rows(load_predictor(model), data, id_column)
+    if need_truth and found.truth is None:
+        raise ValueError(f"{data} does not have the target in every row; use `predict` instead")
+    for note in rows.notes:
+        err.print(f"note: {note}", soft_wrap=True)
+    if found.unknown:
+        err.print(
+            f"note: the model does not know the classes {', '.join(found.unknown)} of {data}; "
+            "their rows count as errors",
+            soft_wrap=True,
+        )
+    return found, rows

@@ -1,0 +1,143 @@
+"""Folders of images: one folder per class, pictures of any size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorswitch.data.readers import DataError
+
+__all__ = ["Pictures", "is_picture", "read_pictures"]
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+SIDE = 32  # to which pictures are resized, unless all of them are of one smaller size
+GREY = ("1", "L", "I", "I;16", "F", "LA")
+
+
+class Pictures(NamedTuple):
+    """Images of one size.
+
+    Parameters
+    ----------
+    images : ndarray of uint8 of shape (rows, channels, height, width)
+        The images.
+    files : list of str
+        Their paths, relative to the folder.
+    labels : list of str or None
+        The folder of each image, None if they are not in folders.
+    """
+
+    images: np.ndarray
+    files: list[str]
+    labels: list[str] | None
+
+
+def is_picture(path: str | Path) -> bool:
+    """Return whether a path looks like a picture by what it ends in.
+
+    Parameters
+    ----------
+    path : str or Path
+        The path.
+
+    Returns
+    -------
+    bool
+        True for the usual formats.
+    """
+    return Path(path).suffix.lower() in SUFFIXES
+
+
+def read_pictures(path: str | Path, shape: tuple[int, int, int] | None = None) -> Pictures:
+    """Read a picture, a folder of pictures, or a folder with a folder of pictures per class.
+
+    Parameters
+    ----------
+    path : str or Path
+        The picture or the folder.
+    shape : tuple of int, optional
+        Channels (1 or 3), height and width. By default grey if all pictures are, and 32 × 32 unless
+        all of them have one size of at most 64 × 64.
+
+    Returns
+    -------
+    Pictures
+        Images in the order of their paths.
+
+    Raises
+    ------
+    DataError
+        If there are no pictures, one cannot be read, or Pillow is not installed.
+    """
+    path = Path(path)
+    root = path.parent if path.is_file() else path
+    files = [path] if path.is_file() else sorted(f for f in path.rglob("*") if _counts(f, path))
+    if not files:
+        raise DataError(
+            f"the folder {path} has no pictures ({', '.join(SUFFIXES)}) in it; "
+            "expected a folder for each class"
+        )
+    nested = [file.parent != root for file in files]
+    if any(nested) and not all(nested):
+        loose = files[nested.index(False)]
+        raise DataError(f"{loose} is in no folder of a class, but other pictures of {path} are")
+    shape = shape or _common_shape(files)
+    images = np.stack([_read(file, shape) for file in files])
+    labels = [file.relative_to(root).parts[0] for file in files] if any(nested) else None
+    return Pictures(images, [str(file.relative_to(root)) for file in files], labels)
+
+
+def _counts(file: Path, root: Path) -> bool:
+    hidden = any(part.startswith(".") for part in file.relative_to(root).parts)
+    return is_picture(file) and not hidden and file.is_file()
+
+
+def _common_shape(files: list[Path]) -> tuple[int, int, int]:
+    sizes, grey = set(), True
+    for file in files:
+        with _opened(file) as picture:
+            sizes.add(picture.size)
+            grey = grey and picture.mode in GREY
+    (width, height), *others = sizes
+    if others or max(width, height) > 2 * SIDE or min(width, height) < 2:
+        width = height = SIDE
+    return (1 if grey else 3, height, width)
+
+
+def _read(file: Path, shape: tuple[int, int, int]) -> np.ndarray:
+    """Return a picture as bytes of shape (channels, height, width)."""
+    from PIL import Image, ImageOps
+
+    channels, height, width = shape
+    with _opened(file) as picture:
+        try:
+            picture = ImageOps.exif_transpose(picture)
+            if picture.mode in ("I", "I;16", "F"):  # 16 bits or more, scaled to 8
+                values = np.asarray(picture, dtype=np.float64)
+                top = 65535.0 if values.max(initial=0) > 255 else 255.0
+                picture = Image.fromarray((values / top * 255).clip(0, 255).astype(np.uint8))
+            picture = picture.convert("L" if channels == 1 else "RGB")
+            if picture.size != (width, height):
+                picture = picture.resize((width, height), Image.Resampling.BILINEAR)
+            pixels = np.asarray(picture, dtype=np.uint8)
+        except Exception as error:  # Pillow raises whatever its decoders raise
+            raise DataError(f"{file} cannot be read as a picture ({error})") from error
+    return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)
+
+
+def _opened(file: Path) -> Any:
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ImportError:
+        raise DataError(
+            f"{file}: reading pictures needs Pillow; "
+            "install it with: pip install 'tensorswitch[images]'"
+        ) from None
+    try:
+        return Image.open(file)
+    except UnidentifiedImageError as error:
+        raise DataError(f"{file} cannot be read as a picture; it may be damaged") from error
+    except Exception as error:  # whatever the formats raise
+        raise DataError(f"{file} cannot be read as a picture ({error})") from error

@@ -1,0 +1,243 @@
+"""Exact explanations of estimators: contributions of features that add up to an output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from tensorswitch._checks import from_numpy
+from tensorswitch.explain import Explanation, explain, nearest_patterns
+from tensorswitch.kernel_ridge import KernelModel, kappa
+from tensorswitch.switches import combine_gates, deep_gates
+
+BLOCK = 1 << 26  # numbers of effective weights or kernel values held at a time
+
+
+class ExplainedRidge:
+    """``explain`` and ``open_gates`` for ridge regression on a TS representation."""
+
+    def explain(self: Any, X: Any) -> Explanation:
+        """Return what each feature contributes: ``W_eff(x)_oi x_i``, exactly.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        Explanation
+            Contributions of shape (n_samples, n_outputs, n_features), relative to the mean of the
+            training samples where there is one, that add up with the constant to
+            ``decision_function`` or ``predict``. Two classes have one output.
+        """
+        X = self._checked(X)
+        fitted, solution = self._fitted, self.solution_
+        front, weight = fitted.front, solution.weight
+        inputs, chains = weight.shape[-2:], weight.flatten(0, -3).flatten(1)
+        zero = np.zeros((1, X.shape[1]), dtype=X.dtype)
+        start = front(zero)  # the front is affine: start + X · jacobian
+        jacobian = front(np.eye(X.shape[1], dtype=X.dtype)) - start
+        means = front.mean if front.scaling.centre is None else front.scaling.centre
+        centre = from_numpy(zero[0] if means is None else means.astype(X.dtype))
+        parts, constants = [], []
+        step = max(1, BLOCK // (inputs[0] * inputs[1] + len(chains)))
+        for begin in range(0, len(X), step):
+            x = front(X[begin : begin + step])
+            gates = combine_gates(deep_gates(x, front.gate_weights)).to(chains)
+            effective = (gates @ chains).reshape(len(x), *inputs)
+            slopes = torch.einsum("fi,rio->rof", jacobian, effective)
+            rows = from_numpy(X[begin : begin + step]) - centre
+            parts.append(slopes * rows[:, None])
+            constants.append(torch.einsum("ri,rio->ro", start + centre @ jacobian, effective))
+        constant = torch.cat(constants)
+        if solution.intercept is not None:
+            constant = constant + solution.intercept.to(constant)
+        share = torch.cat(parts).numpy() * fitted.scale
+        return Explanation(share, constant.numpy() * fitted.scale + fitted.shift)
+
+    def open_gates(self: Any, X: Any) -> np.ndarray:
+        """Return which gates are open, the pattern that decides what linear map is applied.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_samples, n_gates)
+            The gates of all layers, the first layer first.
+        """
+        X = self._checked(X)
+        front = self._fitted.front
+        gates = deep_gates(front(X), front.gate_weights)
+        return torch.cat(gates, dim=1).numpy()
+
+    def nearest_rows(
+        self: Any, X: Any, others: Any, count: int = 3
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Find the rows whose patterns of gates are most similar.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        others : array-like of shape (n_others, n_features)
+            Rows to compare with, such as the training rows.
+        count : int, default=3
+            How many to find.
+
+        Returns
+        -------
+        places : ndarray of int of shape (n_samples, count)
+            Indices of the most similar rows, most similar first.
+        share : ndarray of shape (n_samples, count)
+            Share of the gates that agree.
+        """
+        return nearest_patterns(self.open_gates(X), self.open_gates(others), count)
+
+    def _checked(self: Any, X: Any) -> np.ndarray:
+        check_is_fitted(self, "solver_")
+        checked: np.ndarray = validate_data(
+            self, X, dtype=self.gate_weights_[0].dtype, order="C", reset=False
+        )
+        return checked
+
+
+class ExplainedKernelRidge:
+    """``explain`` for kernel ridge regression."""
+
+    def explain(self: Any, X: Any) -> Explanation:
+        """Return what each feature contributes: ``z_i ∂f/∂z_i``, exactly.
+
+        Kernels of ReLU networks are homogeneous of degree one in the scaled row z, so that
+        ``f(x) = intercept + Σ_i z_i ∂f/∂z_i`` by Euler's theorem. The share of the constant column
+        of z belongs to the constant. As z is zero for a value at the centre of its column,
+        contributions say what differs from a row of averages.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        Explanation
+            Contributions of shape (n_samples, n_outputs, n_features) that add up with the constant
+            to ``decision_function`` or ``predict``. Two classes have one output.
+        """
+        check_is_fitted(self, "kernel_")
+        X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+        model: KernelModel = self._model
+        step = max(1, BLOCK // len(model.support))
+        shares, outputs = [], []
+        for begin in range(0, len(X), step):
+            z = model.scaled(X[begin : begin + step])
+            shares.append(_euler(model, z).double().numpy())
+            outputs.append((model.kernel(z, model.support) @ model.coef + model.intercept).double())
+        total, share = torch.cat(outputs).numpy(), np.concatenate(shares)[:, :, :-1]
+        found: Explanation = self._as_outputs(Explanation(share, total - share.sum(2)))
+        return found
+
+    def nearest_rows(
+        self: Any, X: Any, others: Any, count: int = 3
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Find the rows whose patterns of gates are most similar.
+
+        Two rows at an angle θ share ``1 − θ / π`` of infinitely many random gates.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        others : array-like of shape (n_others, n_features)
+            Rows to compare with, such as the training rows.
+        count : int, default=3
+            How many to find.
+
+        Returns
+        -------
+        places : ndarray of int of shape (n_samples, count)
+            Indices of the most similar rows, most similar first.
+        share : ndarray of shape (n_samples, count)
+            Share of the gates that agree.
+        """
+        check_is_fitted(self, "kernel_")
+        rows = (
+            validate_data(self, x, dtype=np.float64, order="C", reset=False) for x in (X, others)
+        )
+        a, b = (torch.nn.functional.normalize(self._model.scaled(x).double()) for x in rows)
+        places, share = [], []
+        for part in a.split(max(1, BLOCK // max(1, len(b)))):
+            angle = (part @ b.t()).clamp(-1, 1).acos()
+            least = angle.topk(min(count, len(b)), largest=False)
+            places.append(least.indices.numpy())
+            share.append(1 - least.values.numpy() / np.pi)
+        return np.concatenate(places), np.concatenate(share)
+
+    def _as_outputs(self: Any, raw: Explanation) -> Explanation:
+        """Map explanations of the kernel expansion to those of what the user sees."""
+        if hasattr(self, "_calibration"):
+            calibration = self._calibration
+            weight = calibration.temperature * calibration.matrix
+            if raw.constant.shape[1] == 1:  # two classes: f and −f, and the difference of logits
+                weight = (np.array([[-1.0, 1.0]]) @ weight) @ np.array([[-1.0], [1.0]])
+                offset = np.array([calibration.offset[1] - calibration.offset[0]])
+            else:
+                offset = calibration.offset
+            share = np.einsum("rof,op->rpf", raw.contributions, weight)
+            return Explanation(share, raw.constant @ weight + offset)
+        spread = self._spread[:, None]
+        return Explanation(raw.contributions * spread, raw.constant * self._spread + self._mean)
+
+
+def _euler(model: KernelModel, z: Tensor) -> Tensor:
+    """Return ``z_i ∂f/∂z_i`` for each output, of shape (rows, outputs, features + 1)."""
+    lengths = model.support.norm(dim=1, keepdim=True)
+    tiny = torch.finfo(z.dtype).tiny
+    unit_x = z / z.norm(dim=1, keepdim=True).clamp(min=tiny)
+    unit_y = model.support / lengths.clamp(min=tiny)
+    cosine = unit_x @ unit_y.t()
+    value, slope = kappa(cosine, model.kind, model.depth)
+    slope[cosine > 1 - 4 * torch.finfo(z.dtype).eps] = 0  # a row meets itself
+    rest = value - cosine * slope
+    shares = []
+    for column in (model.coef * lengths).unbind(1):
+        gradient = (rest @ column)[:, None] * unit_x + slope @ (column[:, None] * unit_y)
+        shares.append(gradient * z)
+    return torch.stack(shares, dim=1)
+
+
+class ExplainedNetwork:
+    """``explain`` for SS and TS networks."""
+
+    def explain(self: Any, X: Any) -> Explanation:
+        """Return what each feature contributes: input times gradient, exact once gates are known.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        Explanation
+            Contributions of shape (n_samples, n_outputs, n_features) that add up with the constant
+            to the outputs of the network.
+        """
+        check_is_fitted(self, "n_iter_")
+        X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+        z = from_numpy(self._scale(X)).to(self._learner.device)
+        found = explain(self.network_, z)
+        share, constant = found.contributions, found.constant
+        if self._scale.constant:  # the last input is constant
+            share, constant = share[..., :-1], constant + share[..., -1]
+        targets = self._target_scale
+        if targets.spread is None or targets.centre is None:
+            return Explanation(share, constant)
+        return Explanation(share * targets.spread[:, None], targets.inverse(constant))

@@ -1,0 +1,264 @@
+"""Explanations in the user's terms: columns of a table, or pixels of an image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tensorswitch.data import Preparation, Problem, Table, TableEncoder
+from tensorswitch.experiments.predictions import Predictions
+from tensorswitch.experiments.predictor import Predictor
+from tensorswitch.explain import Explanation, explain
+
+__all__ = ["Example", "can_explain", "examples", "explain_rows", "feature_names"]
+
+EXAMPLES = 6  # half of them right, half of them wrong, if there are so many
+ROWS = 1_000  # test rows among which examples are chosen
+NEAREST = 3
+
+
+@dataclass(frozen=True)
+class Example:
+    """A test row, what was predicted for it, and why.
+
+    Parameters
+    ----------
+    row : int
+        Place of the row among all rows.
+    said, right : str
+        Prediction and truth.
+    sure : float or None
+        Probability of the prediction, if there is one.
+    correct : bool
+        Whether the prediction is right; for a regression, whether it is a typical one.
+    shares : ndarray
+        Contributions to the predicted class, or to the number.
+    against : ndarray or None
+        Contributions to the right class, if another one was predicted.
+    neighbours : list of str
+        Training rows with similar gates, in words.
+    """
+
+    row: int
+    said: str
+    right: str
+    sure: float | None
+    correct: bool
+    shares: np.ndarray
+    against: np.ndarray | None
+    neighbours: list[str]
+
+
+def can_explain(predictor: Predictor) -> bool:
+    """Return whether a model has an exact explanation.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        The model.
+
+    Returns
+    -------
+    bool
+        True for TS ridge regression, kernel ridge regression, networks and convolutions.
+    """
+    return hasattr(predictor.model, "explain") and predictor.front.length is None
+
+
+def explain_rows(predictor: Predictor, rows: Table | np.ndarray) -> Explanation:
+    """Return what each column, or each pixel, contributes to the outputs.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        The model.
+    rows : Table or ndarray
+        Raw rows.
+
+    Returns
+    -------
+    Explanation
+        Contributions of shape (rows, outputs, columns) or (rows, outputs, ...) with the axes of an
+        image, which add up with the constant to the outputs of the model, for regressions in the
+        units of the target.
+    """
+    x = predictor.inputs(rows)
+    found = explain(predictor.model, x)
+    if isinstance(predictor.encoder, TableEncoder):
+        found = found.grouped(predictor.encoder.sources, len(predictor.encoder.columns))
+    elif not predictor.front.images:
+        assert isinstance(rows, np.ndarray)
+        found = _in_pixels(predictor.encoder, rows, x, found)
+    if predictor.class_names is None:
+        constant = found.constant * predictor.spread + predictor.centre
+        found = Explanation(found.contributions * predictor.spread, constant)
+    return found
+
+
+def _in_pixels(
+    preparation: Preparation, rows: np.ndarray, x: np.ndarray, found: Explanation
+) -> Explanation:
+    """Divide the contribution of each principal component among the pixels it is made of."""
+    shape = (*found.constant.shape, *preparation.mean.shape)
+    if preparation.basis is None:
+        return Explanation(found.contributions.reshape(shape), found.constant)
+    pixels = preparation._replace(basis=None, flat=True)(rows)
+    slopes = np.divide(
+        found.contributions,
+        x[:, None],
+        out=np.zeros_like(found.contributions),
+        where=np.abs(x[:, None]) > 1e-30,
+    )
+    shares = (slopes @ preparation.basis.T) * pixels[:, None]
+    return Explanation(shares.reshape(shape), found.constant)
+
+
+def feature_names(predictor: Predictor) -> list[str] | None:
+    """Return the names of the columns that explanations are about.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        The model.
+
+    Returns
+    -------
+    list of str or None
+        Names; None for images and arrays.
+    """
+    if not isinstance(predictor.encoder, TableEncoder):
+        return None
+    return [column.name for column in predictor.encoder.columns]
+
+
+def examples(
+    predictor: Predictor, problem: Problem, split: tuple[np.ndarray, np.ndarray]
+) -> tuple[list[Example], np.ndarray]:
+    """Choose test rows, right and wrong ones, and explain them.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        A model of the training rows.
+    problem : Problem
+        The problem.
+    split : tuple of ndarray
+        Training and test rows.
+
+    Returns
+    -------
+    examples : list of Example
+        Up to six: the wrong rows of which the model was most sure, or the largest errors of a
+        regression, and rows that are typical.
+    importance : ndarray
+        Mean absolute contribution of each column or pixel over test rows.
+    """
+    train, test = split
+    test = np.random.default_rng(0).permutation(test)[:ROWS]
+    rows = _take(problem.rows, test)
+    predictions = predictor.predict(rows)
+    chosen = _choose(problem.target[test], predictions)
+    found = explain_rows(predictor, rows)
+    near, counts = _neighbours(predictor, problem, train, test[chosen])
+    made = []
+    for order, place in enumerate(chosen):
+        row = int(test[place])
+        words = [*near[order], *counts[order]]
+        made.append(_example(problem, predictions, found, row, place, words))
+    return made, found.importance
+
+
+def _take(rows: Table | np.ndarray, places: np.ndarray) -> Table | np.ndarray:
+    return rows.take(places) if isinstance(rows, Table) else rows[places]
+
+
+def _choose(truth: np.ndarray, predictions: Predictions) -> np.ndarray:
+    half = EXAMPLES // 2
+    if predictions.class_names is None:
+        distance = np.abs(predictions.labels - truth)
+        order = np.argsort(-distance, kind="stable")
+        middle = len(order) // 2
+        return np.concatenate([order[:half], order[middle : middle + half]])
+    places = predictions.places
+    wrong = np.flatnonzero(places != truth)
+    if predictions.probabilities is not None:
+        sure = predictions.probabilities[np.arange(len(places)), places]
+        wrong = wrong[np.argsort(-sure[wrong], kind="stable")]
+    right = np.flatnonzero(places == truth)
+    # One of each class, where possible, so that the right ones differ.
+    _, first = np.unique(truth[right], return_index=True)
+    varied = [*right[np.sort(first)], *np.delete(right, first)]
+    wrong = wrong[:half]
+    return np.array([*wrong, *varied[: EXAMPLES - len(wrong)]], dtype=int)
+
+
+def _example(
+    problem: Problem,
+    predictions: Predictions,
+    found: Explanation,
+    row: int,
+    place: int,
+    neighbours: list[str],
+) -> Example:
+    truth = problem.target[row]
+    shares = found.contributions[place]
+    if predictions.class_names is None:
+        said = predictions.labels[place]
+        low, high = predictions.low, predictions.high
+        within = low is None or high is None or low[place] <= truth <= high[place]
+        words = f"{said:.4g}", f"{truth:.4g}"
+        return Example(row, *words, None, bool(within), shares[0], None, neighbours)
+    code = int(predictions.places[place])
+    names = predictions.class_names
+    sure = None if predictions.probabilities is None else predictions.probabilities[place, code]
+    against = None if code == truth else _of_class(shares, int(truth))
+    return Example(
+        row,
+        names[code],
+        names[int(truth)],
+        None if sure is None else float(sure),
+        code == truth,
+        _of_class(shares, code),
+        against,
+        neighbours,
+    )
+
+
+def _of_class(shares: Any, code: int) -> Any:
+    """Return the contributions to a class; two classes share one output."""
+    if len(shares) == 1:
+        return shares[0] if code == 1 else -shares[0]
+    return shares[code]
+
+
+def _neighbours(
+    predictor: Predictor, problem: Problem, train: np.ndarray, rows: np.ndarray
+) -> tuple[list[list[str]], list[list[str]]]:
+    """Describe the training rows whose gates are most like those of some rows."""
+    nothing: list[list[str]] = [[] for _ in rows]
+    model: Any = predictor.model
+    if not hasattr(model, "nearest_rows") or predictor.front.images:
+        return nothing, nothing
+    near = predictor.inputs(_take(problem.rows, rows))
+    others = predictor.inputs(_take(problem.rows, train))
+    places, share = model.nearest_rows(near, others, NEAREST)
+    words = [
+        [
+            f"row {train[p]} ({_name(problem, train[p])}, {100 * s:.0f} % of gates agree)"
+            for p, s in zip(row, shares, strict=True)
+        ]
+        for row, shares in zip(places, share, strict=True)
+    ]
+    if not hasattr(model, "open_gates"):
+        return words, nothing
+    from tensorswitch.explain import shared_patterns
+
+    counts = shared_patterns(model.open_gates(near), model.open_gates(others))
+    return words, [[f"{c} training rows have exactly its pattern of gates"] for c in counts]
+
+
+def _name(problem: Problem, row: int) -> str:
+    value = problem.target[row]
+    return f"{value:.4g}" if problem.class_names is None else problem.class_names[int(value)]

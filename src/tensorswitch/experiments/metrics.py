@@ -1,0 +1,103 @@
+"""The measures people expect: of classes and of numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["BINS", "classification_metrics", "regression_metrics"]
+
+BINS = 10  # of the reliability curve
+LEAST = 1e-12  # probabilities below count as this in the log-loss
+
+
+def classification_metrics(
+    truth: np.ndarray,
+    predicted: np.ndarray,
+    probabilities: np.ndarray | None,
+    classes: int,
+) -> dict[str, Any]:
+    """Measure predicted classes and their probabilities.
+
+    Parameters
+    ----------
+    truth : ndarray of int of shape (rows,)
+        Right classes.
+    predicted : ndarray of int of shape (rows,)
+        Predicted classes.
+    probabilities : ndarray of shape (rows, classes) or None
+        Probabilities of the classes, if the model has them.
+    classes : int
+        Number of classes.
+
+    Returns
+    -------
+    dict
+        ``error``, ``accuracy``, ``balanced_accuracy`` (the mean over classes that occur),
+        ``confusion`` (right class by predicted class) and, with probabilities, ``log_loss`` and
+        ``reliability``: rows, mean probability of the predicted class and share of right rows, in
+        ten bins of that probability.
+
+    Examples
+    --------
+    >>> found = classification_metrics(np.array([0, 0, 1]), np.array([0, 1, 1]), None, 2)
+    >>> round(found["accuracy"], 3), found["balanced_accuracy"], found["confusion"]
+    (0.667, 0.75, [[1, 1], [0, 1]])
+    """
+    confusion = np.zeros((classes, classes), dtype=np.int64)
+    np.add.at(confusion, (truth, predicted), 1)
+    counts = confusion.sum(1)
+    recall = confusion.diagonal()[counts > 0] / counts[counts > 0]
+    accuracy = float(np.mean(truth == predicted))
+    found: dict[str, Any] = {
+        "error": 1 - accuracy,
+        "accuracy": accuracy,
+        "balanced_accuracy": float(recall.mean()),
+        "confusion": confusion.tolist(),
+    }
+    if probabilities is None:
+        return found
+    p = np.clip(probabilities, LEAST, 1)
+    p = p / p.sum(1, keepdims=True)
+    found["log_loss"] = float(-np.log(p[np.arange(len(truth)), truth]).mean())
+    sure = probabilities[np.arange(len(truth)), predicted]
+    places = np.minimum((sure * BINS).astype(int), BINS - 1)
+    found["reliability"] = [
+        [int(k.sum()), float(sure[k].sum()), int((truth == predicted)[k].sum())]
+        for k in (places == b for b in range(BINS))
+    ]
+    return found
+
+
+def regression_metrics(truth: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
+    """Measure predicted numbers.
+
+    Parameters
+    ----------
+    truth : ndarray of shape (rows,)
+        Right values.
+    predicted : ndarray of shape (rows,)
+        Predictions.
+
+    Returns
+    -------
+    dict
+        ``r2`` (the share of the variance that is explained; NaN if the right values are constant),
+        ``rmse``, ``mae``, and ``error``, which is ``1 − r2``.
+
+    Examples
+    --------
+    >>> found = regression_metrics(np.array([0.0, 1.0, 2.0]), np.array([0.0, 1.0, 1.0]))
+    >>> found["r2"], round(found["rmse"], 3), round(found["mae"], 3)
+    (0.5, 0.577, 0.333)
+    """
+    residual = predicted - truth
+    total = np.square(truth - truth.mean()).sum()
+    r2 = float(1 - np.square(residual).sum() / total) if total > 0 else float("nan")
+    return {
+        "error": 1 - r2,
+        "r2": r2,
+        "rmse": float(np.sqrt(np.square(residual).mean())),
+        "mae": float(np.abs(residual).mean()),
+    }

@@ -1,0 +1,207 @@
+"""Exact explanations: what each feature contributes to an output, and which gates are open.
+
+Once its gates are known, a TS or ReLU network is affine in its input,
+
+    y = W_eff(x) x + b(x),        W_eff(x) = Σ_j h_j(x) V_j        (one layer)
+
+so ``W_eff(x)_oi x_i`` is the share of feature i in output o, and the shares and the constant b add
+up to the output: nothing is approximated, and nothing is sampled. A kernel machine whose kernel is
+homogeneous of degree one, ``k(a x, y) = a k(x, y)`` for ``a > 0``, as all equivalent kernels of
+ReLU networks are, has the same property by Euler's theorem, ``f(x) = ∇f(x) · x``.
+
+The gates divide the inputs into regions, in each of which the network is one linear map. Rows with
+similar patterns of gates are treated alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Explanation", "explain", "nearest_patterns", "shared_patterns"]
+
+BLOCK = 1 << 27  # bytes of gates compared at a time
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Outputs as sums over features.
+
+    Parameters
+    ----------
+    contributions : ndarray of shape (rows, outputs, ...)
+        Share of each feature, or of each pixel, in each output; the last axes are those of a row.
+    constant : ndarray of shape (rows, outputs)
+        What does not depend on a feature: biases, intercepts and the means of the training rows.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from tensorswitch import SwitchedLinear
+    >>> layer, x = SwitchedLinear(3, 8, 2), torch.randn(4, 3)
+    >>> explanation = explain(layer, x)
+    >>> explanation.contributions.shape
+    (4, 2, 3)
+    >>> bool(abs(explanation.outputs - layer(x).detach().numpy()).max() < 1e-5)
+    True
+    """
+
+    contributions: np.ndarray
+    constant: np.ndarray
+
+    @property
+    def outputs(self) -> np.ndarray:
+        """The sums of the contributions and the constant, of shape (rows, outputs)."""
+        axes = tuple(range(2, self.contributions.ndim))
+        total: np.ndarray = self.contributions.sum(axes) + self.constant
+        return total
+
+    @property
+    def importance(self) -> np.ndarray:
+        """The mean absolute contribution of each feature over rows and outputs."""
+        mean: np.ndarray = np.abs(self.contributions).mean((0, 1))
+        return mean
+
+    def grouped(self, sources: np.ndarray, groups: int) -> Explanation:
+        """Add up the contributions of features that belong together.
+
+        Parameters
+        ----------
+        sources : ndarray of int of shape (features,)
+            Group of each feature, such as the column that one-hot inputs were made of.
+        groups : int
+            Number of groups.
+
+        Returns
+        -------
+        Explanation
+            With a contribution for each group.
+        """
+        member = np.eye(groups)[sources]
+        return Explanation(self.contributions @ member, self.constant)
+
+
+def explain(model: Any, X: Any) -> Explanation:
+    """Return what each feature contributes to each output.
+
+    Parameters
+    ----------
+    model : torch.nn.Module or estimator
+        A network whose layers are affine once gates are known (TS layers, ReLU, max pooling), or a
+        fitted estimator with a method ``explain``.
+    X : array-like or Tensor of shape (rows, ...)
+        Inputs, each of which is treated by itself.
+
+    Returns
+    -------
+    Explanation
+        Contributions that add up to the outputs: of the module, of ``decision_function`` of a
+        classifier or of ``predict`` of a regressor.
+
+    Raises
+    ------
+    TypeError
+        If the model cannot be explained exactly.
+    """
+    if isinstance(model, nn.Module):
+        return _explain_module(model, torch.as_tensor(X))
+    if not hasattr(model, "explain"):
+        raise TypeError(f"{type(model).__name__} has no exact explanation")
+    found: Explanation = model.explain(X)
+    return found
+
+
+def _explain_module(module: nn.Module, x: Tensor) -> Explanation:
+    """Return input times gradient, in evaluation mode, and the rest as the constant."""
+    training = module.training
+    module.eval()
+    try:
+        with torch.enable_grad():
+            inputs = x.detach().clone().requires_grad_()
+            outputs = module(inputs)
+            if outputs.dim() != 2 or len(outputs) != len(x):
+                raise ValueError(
+                    f"outputs of shape {tuple(outputs.shape)} cannot be explained; expected "
+                    f"(rows, outputs) for inputs of shape {tuple(x.shape)}"
+                )
+            shares = [
+                torch.autograd.grad(column.sum(), inputs, retain_graph=True)[0] * inputs.detach()
+                for column in outputs.unbind(1)
+            ]
+    finally:
+        module.train(training)
+    contributions = torch.stack(shares, dim=1)
+    constant = outputs.detach() - contributions.flatten(2).sum(2)
+    return Explanation(contributions.cpu().numpy(), constant.cpu().numpy())
+
+
+def shared_patterns(gates: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Count the rows in the same region: those with the same pattern of gates.
+
+    Parameters
+    ----------
+    gates : ndarray of bool of shape (rows, gates)
+        Patterns.
+    others : ndarray of bool of shape (other rows, gates)
+        Patterns to compare with, such as those of the training rows.
+
+    Returns
+    -------
+    ndarray of int of shape (rows,)
+        For each row, how many of the others have its pattern.
+
+    Examples
+    --------
+    >>> shared_patterns(np.array([[True, False]]), np.array([[True, False], [True, True]]))
+    array([1])
+    """
+    packed, known = (np.packbits(g, axis=1) for g in (gates, others))
+    counts: dict[bytes, int] = {}
+    for row in known:
+        counts[row.tobytes()] = counts.get(row.tobytes(), 0) + 1
+    return np.array([counts.get(row.tobytes(), 0) for row in packed], dtype=np.int64)
+
+
+def nearest_patterns(
+    gates: np.ndarray, others: np.ndarray, count: int = 3
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the rows whose patterns of gates are most similar.
+
+    Parameters
+    ----------
+    gates : ndarray of bool of shape (rows, gates)
+        Patterns.
+    others : ndarray of bool of shape (other rows, gates)
+        Patterns to compare with, such as those of the training rows.
+    count : int, default=3
+        How many to find.
+
+    Returns
+    -------
+    places : ndarray of int of shape (rows, count)
+        Indices of the most similar rows, most similar first.
+    share : ndarray of shape (rows, count)
+        Share of the gates that agree.
+
+    Examples
+    --------
+    >>> known = np.array([[True, True, True, True], [False, False, False, True]])
+    >>> nearest_patterns(np.array([[True, True, True, False]]), known, count=1)
+    (array([[0]]), array([[0.75]]))
+    """
+    count = min(count, len(others))
+    signs = 2 * others.astype(np.float32) - 1
+    places = np.empty((len(gates), count), dtype=np.int64)
+    share = np.empty((len(gates), count))
+    step = max(1, BLOCK // (4 * max(1, len(others))))
+    for start in range(0, len(gates), step):
+        part = slice(start, start + step)
+        agreement = (1 + (2 * gates[part].astype(np.float32) - 1) @ signs.T / gates.shape[1]) / 2
+        order = np.argsort(-agreement, axis=1, kind="stable")[:, :count]
+        places[part] = order
+        share[part] = np.take_along_axis(agreement, order, axis=1)
+    return places, share

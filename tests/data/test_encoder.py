@@ -1,0 +1,125 @@
+"""Columns become numbers as their training rows say, and whatever comes later has a place."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tensorswitch.data import DataError, Table, TableEncoder, load_problem, table_problem
+
+
+def words(*values):
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
+
+
+def days(*values):
+    return np.array(values, dtype="datetime64[s]")
+
+
+TRAIN = Table(
+    "train",
+    {
+        "size": np.array([1.0, 2.0, np.nan, 5.0]),
+        "colour": words("red", "blue", None, "red"),
+        "sex": words("f", "m", "f", "m"),
+        "day": days("2020-01-01", "2020-07-01", "2021-01-01", "2021-07-01"),
+        "same": np.ones(4),
+    },
+)
+
+
+def test_numbers_are_standardised_with_the_statistics_of_the_training_rows():
+    encoder = TableEncoder.fit(TRAIN)
+    x = encoder(TRAIN)
+    assert x.dtype == np.float32
+    filled = np.array([1, 2, 2, 5])
+    np.testing.assert_allclose(x[:, 0], (filled - filled.mean()) / filled.std(), rtol=1e-6)
+    assert x[:, 1].tolist() == [0, 0, 1, 0]
+    assert encoder.left_out == {"same": "is constant"}
+    assert len(encoder.input_names) == x.shape[1] == len(encoder.sources)
+    other = Table("new", {**TRAIN.columns, "size": np.array([100.0, 0, 0, np.nan])})
+    np.testing.assert_allclose(encoder(other)[0, 0], (100 - filled.mean()) / filled.std())
+
+
+def test_unseen_words_gaps_and_missing_columns():
+    encoder = TableEncoder.fit(TRAIN)
+    names = encoder.input_names
+    new = Table("new", {"colour": words("green", None), "sex": words("x", "m")})
+    x = encoder(new)
+    colour = [i for i, name in enumerate(names) if name.startswith("colour")]
+    assert x[0, colour].tolist() == [0, 0, 0]  # an unseen word is none of those known
+    assert x[1, colour].tolist() == [0, 0, 1]
+    assert x[:, names.index("sex = m")].tolist() == [0.5, 1]
+    assert np.isfinite(x).all()
+    assert encoder.differences(new) == (["size", "day"], [])
+    assert encoder.differences(Table("n", {**TRAIN.columns, "more": np.ones(4)}))[1] == ["more"]
+
+
+def test_many_words_share_an_input_and_identifiers_are_left_out():
+    rng = np.random.default_rng(0)
+    many = words(*(f"w{int(i)}" for i in rng.geometric(0.04, 400)))
+    keys = words(*(f"k{i}" for i in range(400)))
+    encoder = TableEncoder.fit(Table("t", {"many": many, "key": keys}))
+    assert len(encoder.columns[0].levels) == 30
+    assert encoder.input_names[-1] == "many = other"
+    assert encoder.left_out == {"key": "has 400 different words in 400 rows"}
+    rare = encoder(Table("n", {"many": words("never seen")}))
+    assert rare[0].tolist() == [0] * 30 + [1]
+
+
+def test_a_column_of_another_kind_is_converted_or_missing():
+    encoder = TableEncoder.fit(TRAIN)
+    new = Table("new", {"size": words("2", "many"), "colour": np.array([1.0, np.nan])})
+    x, names = encoder(new), encoder.input_names
+    assert x[:, names.index("size is missing")].tolist() == [0, 1]
+    assert x[:, names.index("colour is missing")].tolist() == [0, 1]
+
+
+def test_the_encoder_survives_json():
+    encoder = TableEncoder.fit(TRAIN)
+    again = TableEncoder.from_json(json.loads(json.dumps(encoder.to_json())))
+    assert again == encoder
+    with pytest.raises(ValueError, match="not the description of a table's columns"):
+        TableEncoder.from_json({"columns": [{}]})
+
+
+def test_the_task_is_found_from_the_target(tmp_path):
+    rows = [f"{i},{i % 3},{i / 7:.3f},{'ab'[i % 2]},{1900 + i}" for i in range(60)]
+    path = tmp_path / "a.csv"
+    path.write_text("n,few,real,letters,year\n" + "\n".join(rows))
+    assert table_problem(path, "few").class_names == ("0", "1", "2")
+    assert table_problem(path, "few", task="regression").class_names is None
+    assert table_problem(path, "real").task == "regression"
+    assert table_problem(path, "letters").class_names == ("a", "b")
+    year = table_problem(path, "year", ignore=["few"])
+    assert year.task == "regression"
+    assert set(year.rows.columns) == {"real", "letters"}  # n numbers the rows
+    assert year.ignored == ("n", "few")
+    with pytest.raises(DataError, match="contains words such as 'a'"):
+        table_problem(path, "letters", task="regression")
+
+
+def test_only_training_rows_are_learned_from(tmp_path):
+    rows = "".join(f"{i % 7},{'ab'[i % 2]}\n" for i in range(40))
+    path = tmp_path / "a.csv"
+    path.write_text("x,y\n" + rows)
+    problem = load_problem(path)
+    train, test = problem.split()
+    encoder = problem.parts(train, test).encoder
+    mean = problem.rows.columns["x"][train].mean()
+    assert encoder.columns[0].centre == pytest.approx(mean)
+    assert len(problem.splits()) == 5
+    for some, others in problem.splits():
+        assert not set(some) & set(others)
+
+
+def test_rows_without_a_target_are_left_out(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(
+        "x,y\n" + "".join(f"{i % 7},{'ab'[i % 2] if i % 4 else ''}\n" for i in range(40))
+    )
+    problem = load_problem(path)
+    assert len(problem) == 30
+    assert "10 rows without a value of 'y' are left out" in problem.notes

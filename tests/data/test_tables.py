@@ -1,0 +1,137 @@
+"""Tables are read as they are written, whatever separates, encodes or compresses them."""
+
+import bz2
+import gzip
+import lzma
+import zipfile
+
+import numpy as np
+import pytest
+
+from tensorswitch.data import DataError, is_table, read_table
+from tensorswitch.data import _csv as module
+from tensorswitch.data._text import as_dates, as_numbers
+
+TEXT = "size,colour,day\n1.5,red,2024-05-31\n,blue,\n3e2,NA,2024-06-01 12:30\n"
+
+
+def same(table):
+    assert table.kinds == {"size": "number", "colour": "words", "day": "date"}
+    np.testing.assert_array_equal(table.columns["size"], [1.5, np.nan, 300])
+    assert table.columns["colour"].tolist() == ["red", "blue", None]
+    days = np.array(["2024-05-31", "NaT", "2024-06-01T12:30"], dtype="datetime64[s]")
+    np.testing.assert_array_equal(table.columns["day"], days)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_separators_and_encodings(tmp_path, separator, encoding):
+    path = tmp_path / "a.csv"
+    path.write_bytes(TEXT.replace(",", separator).encode(encoding))
+    same(read_table(path))
+
+
+def test_compressed_files(tmp_path):
+    raw = TEXT.encode()
+    packed = {".gz": gzip.compress(raw), ".bz2": bz2.compress(raw), ".xz": lzma.compress(raw)}
+    pa = pytest.importorskip("pyarrow")
+    packed[".zst"] = pa.compress(raw, "zstd", asbytes=True)
+    for suffix, content in packed.items():
+        path = tmp_path / f"a.csv{suffix}"
+        path.write_bytes(content)
+        assert is_table(path)
+        same(read_table(path))
+        path.write_bytes(content[: len(content) // 2])
+        with pytest.raises(DataError, match=f"a.csv{suffix}"):
+            read_table(path)
+    with zipfile.ZipFile(tmp_path / "a.csv.zip", "w") as archive:
+        archive.writestr("inside.csv", TEXT)
+    same(read_table(tmp_path / "a.csv.zip"))
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_parquet_and_arrow(tmp_path, suffix):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import feather, parquet
+
+    days = np.array(["2024-05-31", "NaT", "2024-06-01T12:30"], dtype="datetime64[ms]")
+    table = pa.table(
+        {
+            "size": pa.array([1.5, None, 300]),
+            "colour": pa.array(["red", "blue", None]).dictionary_encode(),
+            "day": pa.array(days),
+            "list": pa.array([[1], [2], [3]]),
+        }
+    )
+    path = tmp_path / f"a{suffix}"
+    (parquet.write_table if suffix == ".parquet" else feather.write_feather)(table, path)
+    found = read_table(path)
+    assert "column 'list'" in found.notes[0]
+    same(found)
+
+
+def test_other_encodings_are_said(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes("größe,art\n1,grün\n2,rot\n".encode("cp1252"))
+    table = read_table(path)
+    assert list(table.columns) == ["größe", "art"]
+    assert table.notes == ("a.csv is not UTF-8; it was read as Windows-1252",)
+
+
+def test_decimal_commas_and_no_header(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("1,5;2\n-3,25;4\n")
+    table = read_table(path)
+    assert list(table.columns) == ["c1", "c2"]
+    np.testing.assert_array_equal(table.columns["c1"], [1.5, -3.25])
+
+
+def test_a_column_that_turns_out_to_be_words_keeps_its_first_cells(tmp_path, monkeypatch):
+    """The kind of a column may change after the first chunk, which is then read again."""
+    monkeypatch.setattr(module, "CHUNK", 10)
+    path = tmp_path / "a.csv"
+    path.write_text("zip,n\n" + "".join(f"0{i},{i}\n" for i in range(35)) + "A1,7\n")
+    table = read_table(path)
+    assert table.columns["zip"][:3].tolist() == ["00", "01", "02"]
+    assert table.kinds == {"zip": "words", "n": "number"}
+    assert len(table) == 36
+
+
+def test_kinds_that_are_known_are_kept(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("zip,n\n01,x\n02,3\n")
+    table = read_table(path, {"zip": "words", "n": "number"})
+    assert table.columns["zip"].tolist() == ["01", "02"]
+    assert table.kinds["n"] == "words"  # a cell is no number, which the encoder deals with
+
+
+def test_infinity_counts_as_missing(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n1,inf\n2,3\n")
+    table = read_table(path)
+    assert np.isnan(table.columns["b"][0])
+    assert "column 'b': 1 infinite values count as missing" in table.notes
+
+
+@pytest.mark.parametrize(
+    ("cells", "first"),
+    [
+        (["31.12.2020", "1.2.2021"], "2020-12-31"),
+        (["12/31/2020", "1/2/2021"], "2020-12-31"),
+        (["1/2/2021", "3/4/2021"], "2021-01-02"),
+        (["2020/12/31 10:11:12"], "2020-12-31T10:11:12"),
+    ],
+)
+def test_dates(cells, first):
+    assert as_dates(cells)[0] == np.datetime64(first)
+
+
+@pytest.mark.parametrize("cells", [["2020-13-01"], ["yesterday"], ["2020-01-01", "soon"]])
+def test_what_is_no_date(cells):
+    assert as_dates(cells) is None
+
+
+def test_what_is_no_number():
+    assert as_numbers(["1_000"]) is None
+    assert as_numbers(["1,5"]) is None
+    assert as_numbers(["", "?", " 2 "]).tolist()[2] == 2

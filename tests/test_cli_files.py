@@ -1,0 +1,259 @@
+"""From a file to an answer: compare, train, predict and evaluate on tables and pictures."""
+
+import csv
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from tensorswitch.cli import app, main
+
+METHODS = "linear,rr,ts-lrc"
+QUICK = ["--methods", METHODS, "--epochs", "2", "--width", "8"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, list(arguments))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def fails(monkeypatch, capsys, *arguments):
+    """Return the one line that a command fails with."""
+    monkeypatch.setattr(sys, "argv", ["tensorswitch", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    printed = capsys.readouterr().err
+    assert caught.value.code == 1
+    assert printed.count("\n") == 1, printed
+    return printed
+
+
+def write(path, header, rows):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows(rows)
+    return str(path)
+
+
+def houses(path, rows=120, seed=0, header=("key", "size", "kind", "built", "price", "sold")):
+    """A table with an id, numbers, words, dates and gaps; the price and the sale are targets."""
+    rng = np.random.default_rng(seed)
+    lines = []
+    for i in range(rows):
+        size, kind, day = (
+            rng.normal(100, 30),
+            rng.choice(["flat", "house", "hut"]),
+            rng.integers(3000),
+        )
+        price = 2.5 * size + {"flat": 0, "house": 200, "hut": -50}[kind] + rng.normal(0, 5)
+        values = {
+            "key": f"{i:05d}",
+            "size": "" if i % 11 == 3 else f"{size:.2f}",
+            "kind": "NA" if i % 13 == 5 else kind,
+            "built": str(np.datetime64("2010-01-01") + int(day)),
+            "price": f"{price:.1f}",
+            "sold": "yes" if price > 280 else "no",
+        }
+        lines.append([values[name] for name in header])
+    return write(path, header, lines)
+
+
+def test_compare_says_what_it_does_and_reuses_what_is_done(folder):
+    data = houses(folder / "h.csv")
+    arguments = ["compare", "--data", data, "--target", "sold", "--id", "key", "--ignore", "price"]
+    printed = run(*arguments, *QUICK, "--out", "c").output
+    assert "h: 120 rows of 3 columns, classification of 2 classes" in printed
+    assert "target 'sold': 2 classes, so classification" in printed
+    assert re.search(r"is best: [\d.]+ % error in [\d.]+ s; ", " ".join(printed.split()))
+    assert "means of 5-fold cross-validation" in printed
+    assert "RR  one-pass ridge regression" in printed
+    table = printed[printed.index(" method") : printed.index("is best")]
+    assert max(map(len, table.splitlines())) <= 80
+    page = (folder / "c" / "report.html").read_text(encoding="utf-8")
+    assert page.index("is best") < page.index("<table")
+    assert "http" not in page  # the page is self-contained
+    assert "Filters" not in page
+    assert page.count('<figure class="') == 6
+    changed = {p: p.stat().st_mtime_ns for p in (folder / "c").glob("h-*.json")}
+    assert len(changed) == 3
+    again = run(*arguments, *QUICK, "--out", "c").output
+    assert "All 3 results are from an earlier run" in again
+    other = run(*arguments, *QUICK, "--epochs", "1", "--out", "c").output
+    assert "2 of 3 methods are done in c; going on with the others" in other
+    assert {p: p.stat().st_mtime_ns for p in changed} == changed
+
+
+def test_a_regression_is_found_and_explained(folder):
+    data = houses(folder / "h.csv")
+    arguments = ["--data", data, "--target", "price", "--id", "key", "--ignore", "sold"]
+    printed = run("compare", *arguments, *QUICK, "--out", "c").output
+    assert "different numbers, so regression" in printed
+    assert "R²" in printed
+    assert "is best: R² " in printed
+    page = (folder / "c" / "report.html").read_text(encoding="utf-8")
+    assert "looks at" in page
+
+
+def test_a_method_that_fails_is_a_short_cell_with_the_reason_below(folder):
+    data = houses(folder / "h.csv")
+    options = ["--target", "sold", "--methods", "linear,ss", "--lr", "1e30", "--epochs", "2"]
+    result = run("compare", "--data", data, *options, "--out", "c")
+    assert result.exit_code == 1
+    assert re.search(r"MLP SS +failed +–", result.output)
+    assert "MLP SS failed: DivergedError: the loss is not finite" in result.output
+    assert (folder / "c" / "report.html").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_control_c_keeps_what_is_done(folder):
+    data = houses(folder / "h.csv")
+    options = ["--data", data, "--target", "sold", "--out", "c", "--width", "8"]
+    command = [sys.executable, "-m", "tensorswitch", "compare", *options]
+    child = subprocess.Popen(
+        [*command, "--methods", "linear,ss", "--epochs", "100000"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    deadline = time.monotonic() + 60
+    while not list(folder.glob("c/h-linear-*.json")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    child.send_signal(signal.SIGINT)
+    _, printed = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert "stopped; run the same command again to resume from c" in printed
+    done = run("compare", *options, "--methods", "linear,ss", "--epochs", "1").output
+    assert "1 of 2 methods are done in c; going on with the others" in done
+
+
+@pytest.mark.parametrize("method", ["rr", "kernel-ridge", "svm-ts", "ts-lrc"])
+def test_train_then_predict_rows_with_and_without_the_target(folder, method):
+    data = houses(folder / "h.csv")
+    small = ["--width", "8", "--epochs", "3"]
+    arguments = ["--data", data, "--target", "sold", "--id", "key", "--ignore", "price"]
+    run("train", *arguments, "--method", method, *small, "--out", "r")
+    new = houses(folder / "new.csv", 30, seed=1, header=("kind", "key", "size", "built"))
+    result = run("predict", "r", new, "--out", "p.csv")
+    assert "missing columns" not in result.output
+    with open("p.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["key"] for row in rows] == [f"{i:05d}" for i in range(30)]  # order and spelling
+    assert {row["label"] for row in rows} <= {"yes", "no"}
+    total = [float(r["probability of yes"]) + float(r["probability of no"]) for r in rows]
+    np.testing.assert_allclose(total, 1, atol=1e-5)
+    measured = run("evaluate", "r", data).output
+    assert "balanced accuracy" in measured
+    assert "right class" in measured
+    assert re.search(r"120 rows of .*h\.csv: error [\d.]+ %", run("predict", "r", data).output)
+
+
+@pytest.mark.parametrize("method", ["rr", "kernel-ridge", "ts-lrc"])
+def test_intervals_cover_nine_tenths(folder, method):
+    data = houses(folder / "h.csv", 300)
+    arguments = ["--data", data, "--target", "price", "--id", "key", "--ignore", "sold"]
+    run("train", *arguments, "--method", method, "--width", "16", "--epochs", "5", "--out", "r")
+    new = houses(folder / "new.csv", 300, seed=1)
+    assert "R²" in run("evaluate", "r", new).output
+    run("predict", "r", new, "--out", "p.csv")
+    with open("p.csv", encoding="utf-8") as a, open("new.csv", encoding="utf-8") as b:
+        inside = [
+            float(p["low"]) <= float(t["price"]) <= float(p["high"])
+            for p, t in zip(csv.DictReader(a), csv.DictReader(b), strict=True)
+        ]
+    assert 0.8 < np.mean(inside) < 0.97
+
+
+def test_missing_new_and_unseen_are_said_and_do_not_fail(folder):
+    data = houses(folder / "h.csv")
+    run("train", "--data", data, "--target", "sold", "--ignore", "price,key", "--out", "r")
+    new = write(
+        folder / "n.csv",
+        ["size", "kind", "colour"],
+        [["80", "castle", "red"], ["oops", "flat", ""], ["", "", "blue"]],
+    )
+    result = run("predict", "r", new)
+    assert "missing columns, which count as missing values: built" in result.output
+    assert "new columns, which are not used: colour" in result.output
+    labels = [w for w in result.output.split() if w in ("yes", "no")]
+    assert len(labels) == 3
+
+
+def test_mistakes_end_in_one_line_that_says_where(folder, monkeypatch, capsys):
+    data = houses(folder / "h.csv")
+    said = lambda *a: fails(monkeypatch, capsys, *a)  # noqa: E731
+    assert "has no target 'Solt'; did you mean 'sold'?" in said(
+        "compare", "--data", data, "--target", "Solt"
+    )
+    assert "has no column 'keyy'; did you mean 'key'?" in said(
+        "train", "--data", data, "--target", "sold", "--id", "keyy"
+    )
+    for name, text, message in (
+        ("constant", "a,label\n" + "1,x\n2,x\n" * 10, "'label' is x in every row"),
+        ("twice", "a,a,label\n1,2,x\n", "line 1: several columns are called 'a' (columns 1, 2)"),
+        ("ragged", "a,b,label\n1,2,x\n3,4\n", "line 3: 2 fields, but there are 3 columns"),
+        ("quotes", 'a,b,label\n1,"2,x\n3,4,y\n', "line 3: unexpected end of data"),
+        ("empty", "", "is empty"),
+        ("rows", "a,label\n", "has a line of column names but no rows"),
+    ):
+        (folder / f"{name}.csv").write_text(text)
+        assert message in said("compare", "--data", f"{name}.csv")
+        assert not (folder / f"compare-{name}").exists()
+    run("train", "--data", data, "--target", "sold", "--method", "rr", "--width", "4", "--out", "r")
+    (folder / "other.csv").write_text("x,y\n1,2\n")
+    assert "has none of the columns that the model was trained on" in said(
+        "predict", "r", "other.csv", "--out", "p.csv"
+    )
+    assert not (folder / "p.csv").exists()
+    assert "does not have the target in every row" in said(
+        "evaluate", "r", write(folder / "n.csv", ["size"], [["1"]])
+    )
+    assert "digits is not a table" in said("compare", "--data", "digits", "--target", "x")
+
+
+def pictures(folder, count=12):
+    """Two classes of pictures of several sizes and modes."""
+    image = pytest.importorskip("PIL.Image")
+    rng = np.random.default_rng(0)
+    for name, low in (("dark", 0), ("light", 150)):
+        (folder / name).mkdir(parents=True)
+        for i in range(count):
+            size = (9 + i, 14, 3) if i % 2 else (20, 10)
+            pixels = rng.integers(low, low + 100, size, dtype=np.uint8)
+            image.fromarray(pixels).save(folder / name / f"{i}.{'png' if i % 3 else 'jpg'}")
+    return str(folder)
+
+
+def test_folders_of_pictures(folder, monkeypatch, capsys):
+    data = pictures(folder / "pics")
+    printed = run("compare", "--data", data, *QUICK, "--components", "8", "--out", "c").output
+    assert "24 pictures as 32 × 32 colour" in printed
+    run("train", "--data", data, "--method", "rr", "--width", "4", "--out", "r")
+    assert "error 0.00 %" in run("predict", "r", data, "--out", "p.csv").output
+    with open("p.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert rows[0]["file"] == os.path.join("dark", "0.jpg")
+    shutil.copy(folder / "pics" / "light" / "1.png", folder / "new.png")
+    assert "light" in run("predict", "r", "new.png").output
+    (folder / "pics" / "dark" / "broken.png").write_bytes(b"not a picture")
+    assert "broken.png cannot be read as a picture" in fails(
+        monkeypatch, capsys, "compare", "--data", data, "--out", "d"
+    )
+    assert not (folder / "d").exists()

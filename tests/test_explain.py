@@ -1,0 +1,164 @@
+"""Contributions add up to outputs, are those of the linear map in force, and match gradients."""
+
+import numpy as np
+import pytest
+import torch
+
+from tensorswitch import SwitchedLinear, TensorSwitching
+from tensorswitch.algebra import expand
+from tensorswitch.estimators import (
+    TSKernelRidgeClassifier,
+    TSKernelRidgeRegressor,
+    TSMLPClassifier,
+    TSMLPRegressor,
+    TSRidgeClassifier,
+    TSRidgeRegressor,
+)
+from tensorswitch.explain import Explanation, explain, nearest_patterns, shared_patterns
+from tensorswitch.models import cnn, mlp
+
+RIDGES = [{"gates": 16}, {"gates": (8, 4)}, {"gates": 8, "components": 3}]
+KERNELS = [
+    {"kernel": kind, "depth": depth, "scaling": scaling}
+    for kind, depth, scaling in (("ss", 1, "standard"), ("ts", 2, "common"), ("ntk", 3, "robust"))
+]
+
+
+def rows(count=120, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(count, 5)) * [1, 10, 0.1, 3, 1] + [0, 100, 0, -5, 1]
+    y = np.abs(x[:, 0]) + 0.1 * (x[:, 1] - 100) + np.maximum(x[:, 3] + 5, 0)
+    return x, y
+
+
+def labels(y, classes):
+    return np.digitize(y, np.quantile(y, np.arange(1, classes) / classes))
+
+
+def adds_up(explanation, expected):
+    expected = np.asarray(expected).reshape(explanation.constant.shape)
+    np.testing.assert_allclose(
+        explanation.outputs, expected, atol=1e-5 * max(1.0, np.abs(expected).max())
+    )
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("options", RIDGES, ids=str)
+def test_ridge_adds_up_to_the_decision(options, classes):
+    x, y = rows()
+    model = TSRidgeClassifier(random_state=0, **options).fit(x, labels(y, classes))
+    adds_up(model.explain(x), model.decision_function(x))
+
+
+@pytest.mark.parametrize("options", RIDGES, ids=str)
+def test_ridge_adds_up_to_the_prediction_and_its_gradient_is_the_slope(options):
+    x, y = rows()
+    model = TSRidgeRegressor(random_state=0, alpha=1.0, **options).fit(x, y)
+    explanation = model.explain(x)
+    adds_up(explanation, model.predict(x))
+    step = 1e-7 * np.eye(5)[1]  # small enough to stay in nearly every region
+    slope = (model.predict(x + step) - model.predict(x - step)) / 2e-7
+    centre = x.mean(0) if "components" in options else np.zeros(5)
+    share = explanation.contributions[:, 0, 1] / (x - centre)[:, 1]
+    assert np.median(np.abs(share - slope)) < 1e-4 * np.abs(slope).max()
+
+
+@pytest.mark.parametrize("options", KERNELS, ids=str)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_kernel_ridge_adds_up_to_the_decision(options, classes):
+    x, y = rows()
+    model = TSKernelRidgeClassifier(**options).fit(x, labels(y, classes))
+    other, _ = rows(30, seed=1)
+    for some in (x, other):  # rows of the training set meet themselves in the kernel
+        adds_up(model.explain(some), model.decision_function(some))
+
+
+@pytest.mark.parametrize("options", KERNELS, ids=str)
+def test_kernel_ridge_contributions_are_the_gradient(options):
+    x, y = rows()
+    model = TSKernelRidgeRegressor(column_weights=False, **options).fit(x, y)
+    other, _ = rows(30, seed=1)
+    explanation = model.explain(other)
+    adds_up(explanation, model.predict(other))
+    adds_up(model.explain(x), model.predict(x))
+    step = 1e-5 * x.std(0)
+    for feature in range(5):
+        ahead, behind = other.copy(), other.copy()
+        ahead[:, feature] += step[feature]
+        behind[:, feature] -= step[feature]
+        slope = (model.predict(ahead) - model.predict(behind)) / (2 * step[feature])
+        scaling = model._model.scaling
+        dz = (scaling(ahead) - scaling(behind))[:, feature] / (2 * step[feature])
+        expected = slope * scaling(other)[:, feature] / dz
+        found = explanation.contributions[:, 0, feature]
+        np.testing.assert_allclose(found, expected, atol=2e-3 * np.abs(found).max())
+
+
+@pytest.mark.parametrize("kind", ["ss", "ts-lrc", "ts-ibp-lrc", "ts-ibp"])
+@pytest.mark.parametrize("bias", [False, True])
+def test_networks_add_up(kind, bias):
+    torch.manual_seed(0)
+    network = mlp(5, 3, kind=kind, depth=2, width=8, bias=bias)
+    for parameter in network.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)  # biases that are not zero
+    x = torch.randn(20, 5)
+    explanation = explain(network, x)
+    adds_up(explanation, network(x).detach())
+    assert (np.abs(explanation.constant).max() > 1e-4) == bias
+
+
+def test_a_layer_gives_its_effective_weights():
+    torch.manual_seed(0)
+    layer, x = SwitchedLinear(4, 6, 3, bias=False), torch.randn(7, 4)
+    copies = expand(x, layer.gate_weight.detach())  # the expanded tensor of the paper
+    dense = torch.einsum("rji,jio->roi", copies, layer.weight.detach())
+    np.testing.assert_allclose(explain(layer, x).contributions, dense, atol=1e-6)
+
+
+def test_deep_layers_and_images_add_up():
+    torch.manual_seed(0)
+    deep, x = TensorSwitching(4, [5, 3], 2), torch.randn(7, 4)
+    adds_up(explain(deep, x), deep(x).detach())
+    images = torch.randn(4, 1, 8, 8)
+    network = cnn(1, 8, 3, channels=(4,), width=8, ts_blocks=(1,))
+    explanation = explain(network, images)
+    assert explanation.contributions.shape == (4, 3, 1, 8, 8)
+    adds_up(explanation, network(images).detach())
+
+
+def test_networks_of_estimators_add_up():
+    x, y = rows()
+    x = (x - x.mean(0)) / x.std(0)
+    model = TSMLPRegressor((8, 8), max_iter=3, random_state=0).fit(x, y)
+    adds_up(model.explain(x), model.predict(x))
+    classifier = TSMLPClassifier((8,), max_iter=3, random_state=0).fit(x, labels(y, 3))
+    guess = classifier.explain(x).outputs.argmax(1)
+    assert (classifier.classes_[guess] == classifier.predict(x)).all()
+
+
+def test_groups_keep_the_sum():
+    explanation = Explanation(np.random.default_rng(0).normal(size=(4, 2, 5)), np.ones((4, 2)))
+    grouped = explanation.grouped(np.array([0, 0, 1, 2, 2]), 3)
+    np.testing.assert_allclose(grouped.outputs, explanation.outputs)
+    assert grouped.importance.shape == (3,)
+
+
+def test_patterns_of_gates():
+    x, y = rows()
+    model = TSRidgeRegressor(gates=6, random_state=0).fit(x, y)
+    gates = model.open_gates(x)
+    assert gates.shape == (120, 6)
+    counts = shared_patterns(gates, gates)
+    np.testing.assert_array_equal(counts, (gates[:, None] == gates[None]).all(2).sum(1))
+    places, share = nearest_patterns(gates, gates, 4)
+    assert (share[:, 0] == 1).all()
+    agreement = (gates[:, None] == gates[None]).mean(2)
+    np.testing.assert_allclose(share, -np.sort(-agreement, axis=1)[:, :4], atol=1e-6)
+    np.testing.assert_allclose(np.take_along_axis(agreement, places, 1), share, atol=1e-6)
+
+
+def test_what_has_no_exact_explanation_is_named():
+    with pytest.raises(TypeError, match="object has no exact explanation"):
+        explain(object(), np.ones((1, 2)))
+    with pytest.raises(ValueError, match=r"outputs of shape \(2, 3, 4\)"):
+        explain(torch.nn.Identity(), torch.ones(2, 3, 4))
