@@ -1,12 +1,12 @@
 """Scikit-learn estimators: ridge regression, networks and kernel machines."""
 
-from tensorswitch.estimators._svc_grid import kernel_svc_grid
-from tensorswitch.estimators.conv_ridge import TSConvRidgeClassifier
 from tensorswitch.estimators._saving import (
     load_estimator,
     load_estimator_with_notes,
     save_estimator,
 )
+from tensorswitch.estimators._svc_grid import kernel_svc_grid
+from tensorswitch.estimators.conv_ridge import TSConvRidgeClassifier
 from tensorswitch.estimators.equivalent_kernel import EquivalentKernel
 from tensorswitch.estimators.kernel_ridge import TSKernelRidgeClassifier, TSKernelRidgeRegressor
 from tensorswitch.estimators.kernel_svc import TSKernelSVC

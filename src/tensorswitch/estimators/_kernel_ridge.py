@@ -14,8 +14,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from tensorswitch._memory import available_memory
 from tensorswitch._progress import progress_bar
-from tensorswitch.estimators._inputs import validated
 from tensorswitch.estimators._explaining import ExplainedKernelRidge
+from tensorswitch.estimators._inputs import validated
 from tensorswitch.kernel_ridge import (
     BIASES,
     DEPTHS,

@@ -16,8 +16,8 @@ from torch import Tensor
 from tensorswitch._checks import check_positive, from_numpy
 from tensorswitch._memory import available_memory
 from tensorswitch._progress import progress_bar
-from tensorswitch.estimators._front import Front, Scaling, moments, rows_of
 from tensorswitch.estimators._explaining import ExplainedRidge
+from tensorswitch.estimators._front import Front, Scaling, moments, rows_of
 from tensorswitch.estimators._onnx import OnnxMixin
 from tensorswitch.ridge import RidgeStatistics, Solution, apply_readout
 from tensorswitch.ridge.dispatch import Solved, fold_options, solve_problem
