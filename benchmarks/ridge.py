@@ -1,6 +1,7 @@
 """Measure one-pass ridge regression: speed, memory and test errors.
 
     python -m benchmarks.ridge speed
+    [TENSORSWITCH_DATA=DIR] python -m benchmarks.ridge preconditioners
     [TENSORSWITCH_DATA=DIR] python -m benchmarks.ridge [mnist cifar10 svhn]
 
 Errors on MNIST, CIFAR-10 and SVHN (without ``extra``) are appended to
@@ -61,6 +62,12 @@ MORE: list[tuple[str, int, tuple[int, ...], int | None]] = [  # on MNIST
     ("dual", 64, (2048,), 20_000),
     ("matrix-free", 32, (32, 32, 32), None),
 ]
+# PCA, gates, λ and residual
+PRECONDITIONED = [
+    (64, 256, "0.1 mean", 1e-4),
+    (256, 256, "mean", 1e-4),
+    (64, 4096, "0.1 mean", 2e-2),
+]
 HEADER = (
     "| data | solver | rows | PCA | gates | features | λ / mean | iterations "
     "| test error % | paper % | solve s | peak GB |\n" + "|---" * 12 + "|\n"
@@ -70,6 +77,9 @@ HEADER = (
 def main() -> None:
     if sys.argv[1:] == ["speed"]:
         speed()
+        return
+    if sys.argv[1:] == ["preconditioners"]:
+        preconditioners()
         return
     if not RESULTS.exists():
         RESULTS.write_text(
@@ -175,6 +185,32 @@ def speed() -> None:
             "\nMNIST, 256 × 256, matrix-free, residual 1e-2: "
             + in_a_process_of_its_own(matrix_free_256)
         )
+
+
+def preconditioners() -> None:
+    """Compare both preconditioners and the choice between them on MNIST, residual 1e-4."""
+    print(f"{describe()}, seed 0\n")
+    data = load("mnist").protocol(256)
+    y = torch.from_numpy(data.train_labels.astype(np.int64))
+    targets = 2 * torch.nn.functional.one_hot(y, 10).float() - 1
+    rows = []
+    for components, gates, alpha, tol in PRECONDITIONED:
+        x = torch.from_numpy(data.train[:, :components]).contiguous()
+        weights = gate_weights(components, (gates,))
+        cells = [f"{components} × {gates}", alpha, f"{tol:g}"]
+        seconds = {}
+        for kind in ("kronecker", "sampled", "auto"):
+            if kind == "sampled" and gates > 1000:
+                cells.append("–")
+                continue
+            before = time.perf_counter()
+            options: dict[str, Any] = {"tol": tol, "preconditioner": kind}
+            solution = solve_matrix_free(x, targets, weights, alpha, **options)
+            seconds[kind] = time.perf_counter() - before
+            cells.append(f"{solution.iterations} / {seconds[kind]:.1f} s")
+        rows.append([*cells, f"{seconds['kronecker'] / seconds['auto']:.1f}"])
+    header = ["features", "λ", "residual", "Kronecker", "sampled rows", "auto", "ratio"]
+    print_table(header, rows)
 
 
 def by_blas(x: Tensor, targets: Tensor, gate_weight: Tensor) -> np.ndarray:

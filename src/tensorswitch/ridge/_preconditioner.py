@@ -42,9 +42,8 @@ FULL = 0.95  # of these rows: with a larger dimension, far more rows would be ne
 
 def sample_size(rows: float, features: int, most_bytes: float, size: int) -> int:
     """Return how many rows to sample, within a memory budget."""
-    return int(
-        min(MOST_SAMPLED, rows / 4, 4 * features, (max(0.0, most_bytes) / (2.5 * size)) ** 0.5)
-    )
+    fitting = (max(0.0, most_bytes) / (2.5 * size)) ** 0.5
+    return int(min(MOST_SAMPLED, rows / 4, 4 * features, fitting))
 
 
 class Preconditioner:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from tensorswitch.ridge._free_system import JUDGE_TOL, OUTPUT_TOL, FreeSystem, Options, Watch
+from tensorswitch.ridge._free_system import JUDGE_TOL, OUTPUT_TOL, FreeSystem
+from tensorswitch.ridge._free_system import Options as Options
+from tensorswitch.ridge._free_system import Watch as Watch
 from tensorswitch.ridge._processes import AllRanks, Total
 from tensorswitch.ridge._solution import Solution
 from tensorswitch.ridge.penalty import Alpha
 from tensorswitch.ridge.problem import Problem
 from tensorswitch.switches import Switch
-
-__all__ = ["Options", "Watch", "matrix_free", "solve_matrix_free"]
 
 
 @torch.no_grad()
