@@ -62,7 +62,8 @@ class Standardization:
         """Return standardised numbers in their own units."""
         if self.centre is None or self.spread is None:
             return z
-        return z * self.spread + self.centre
+        own: np.ndarray = z * self.spread + self.centre
+        return own
 
 
 def distinct_rows(
@@ -161,8 +162,9 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
     def _rows(self, X: np.ndarray, targets: np.ndarray, weight: np.ndarray) -> Rows:
         """Return scaled rows for the learner."""
         even = np.ptp(weight) == 0
-        weight = None if even else (weight / weight.mean()).astype(np.float32)
-        return Rows.from_numpy(self._scale(X), self._target_scale(targets), weight).to(self.device)
+        relative = None if even else (weight / weight.mean()).astype(np.float32)
+        rows = Rows.from_numpy(self._scale(X), self._target_scale(targets), relative)
+        return rows.to(self.device)
 
     def _held_out(
         self, X: np.ndarray, targets: np.ndarray, weight: np.ndarray, random: np.random.RandomState

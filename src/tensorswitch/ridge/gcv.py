@@ -36,7 +36,22 @@ FACTORISE_EACH = 3  # fewer values of λ than this are factorised one by one
 
 
 def gcv_score(squared_error: float, freedom: float, rows: float) -> float:
-    """Return the GCV error, infinite if no degrees of freedom are left."""
+    """Return the GCV error, infinite if no degrees of freedom are left.
+
+    Parameters
+    ----------
+    squared_error : float
+        Sum of the squared residuals.
+    freedom : float
+        Effective degrees of freedom of the fit.
+    rows : float
+        Effective number of rows.
+
+    Returns
+    -------
+    float
+        ``squared_error · rows / (rows − freedom)²``.
+    """
     spare = rows - freedom
     return squared_error * rows / spare**2 if spare > 0 else math.inf
 
@@ -128,7 +143,20 @@ class _Judge:
 
 
 def probes(length: int, like: Tensor) -> Tensor:
-    """Return columns g of random signs, for Hutchinson's estimator ``tr A ≈ mean gᵀ A g``."""
+    """Return columns g of random signs, for Hutchinson's estimator ``tr A ≈ mean gᵀ A g``.
+
+    Parameters
+    ----------
+    length : int
+        Length of the columns.
+    like : Tensor
+        Gives data type and device.
+
+    Returns
+    -------
+    Tensor of shape (length, PROBES)
+        Entries of ±1.
+    """
     generator = torch.Generator("cpu").manual_seed(0)
     bits = torch.randint(0, 2, (length, PROBES), generator=generator, device="cpu")
     return bits.mul_(2).sub_(1).to(like)

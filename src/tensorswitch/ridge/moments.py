@@ -115,7 +115,18 @@ class Moments:
         return replace(parts[0], **total, rows=rows, squares=squares)
 
     def product(self, weight: Tensor) -> Tensor:
-        """Return ``C W``, accumulated in float64."""
+        """Return ``C W``.
+
+        Parameters
+        ----------
+        weight : Tensor of shape (features, columns)
+            W.
+
+        Returns
+        -------
+        Tensor of shape (features, columns)
+            The product, accumulated in float64.
+        """
         return self.layout.product(self.gram, weight)
 
     def squared_error(self, weight: Tensor, intercept: Tensor | None) -> Tensor:
@@ -183,20 +194,50 @@ class System:
         return max(0.0, float(diagonal.mean()))
 
     def factorise(self, shift: float) -> CholeskyFactor:
-        """Factorise ``C − n z̄ z̄ᵀ + shift · I``."""
+        """Factorise ``C − n z̄ z̄ᵀ + shift · I``.
+
+        Parameters
+        ----------
+        shift : float
+            What is added to the diagonal.
+
+        Returns
+        -------
+        CholeskyFactor
+            The factor, with memory of its own.
+        """
         panels = self.moments.layout.panels(self.moments.gram)
         if self.fit_intercept:
             panels.add_outer(self.feature_mean, -self.moments.rows)
         return panels.cholesky(shift)
 
     def solve(self, alpha: float) -> Tensor:
-        """Return W for one λ, of shape (features, out)."""
+        """Return the readout for one λ.
+
+        Parameters
+        ----------
+        alpha : float
+            The penalty λ.
+
+        Returns
+        -------
+        Tensor of shape (features, out)
+            W.
+        """
         return self.factorise(alpha).solve(self.right)
 
     def intercept(self, weight: Tensor) -> Tensor | None:
-        """Return ``c = t̄ − Wᵀ z̄`` in float64, or None without an intercept.
+        """Return ``c = t̄ − Wᵀ z̄``, or None without an intercept.
 
-        ``weight`` may have a multiple of the outputs, for several readouts at once.
+        Parameters
+        ----------
+        weight : Tensor of shape (features, columns)
+            W. There may be a multiple of the outputs, for several readouts at once.
+
+        Returns
+        -------
+        Tensor of shape (columns,) or None
+            In float64.
         """
         if not self.fit_intercept:
             return None
