@@ -91,7 +91,8 @@ def reliability(p: np.ndarray, right: np.ndarray, bins: int = 10) -> float:
 
 def calibration(splits: int = 2) -> None:
     """Print log-loss and reliability of classes, and coverage of 50, 80 and 95 % intervals."""
-    of_classes, of_numbers = [], []
+    of_classes: list[list[str]] = []
+    of_numbers: list[list[str]] = []
     for name in CALIBRATED:
         found = [_calibrated(TABLES[name], split) for split in range(splits)]
         cells = [name, *(f"{value:.3f}" for value in np.mean(found, axis=0))]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from benchmarks._measure import describe, in_a_process_of_its_own, peak_resident_bytes
 from tensorswitch.data import load
@@ -58,7 +59,12 @@ def run(name: str, kind: str, depth: int, paper: float, candidates: list[tuple[i
     )
     data = load(name).protocol(components)
     start = time.perf_counter()
-    options = {"normalize": True, "bias": False, "n_jobs": 2, "memory_gb": MEMORY[name]}
+    options: dict[str, Any] = {
+        "normalize": True,
+        "bias": False,
+        "n_jobs": 2,
+        "memory_gb": MEMORY[name],
+    }
     model = TSKernelSVC(kind, depth, penalty, **options).fit(data.train, data.train_labels)
     fitted = time.perf_counter()
     error = 100 * (model.predict(data.test) != data.test_labels).mean()

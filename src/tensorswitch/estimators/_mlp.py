@@ -60,7 +60,8 @@ class Standardization:
         """Return standardised numbers in their own units."""
         if self.centre is None or self.spread is None:
             return z
-        return z * self.spread + self.centre
+        result: np.ndarray = z * self.spread + self.centre
+        return result
 
 
 def distinct_rows(
@@ -159,8 +160,8 @@ class TSMLPBase(BaseEstimator):  # type: ignore[misc]
     def _rows(self, X: np.ndarray, targets: np.ndarray, weight: np.ndarray) -> Rows:
         """Return scaled rows for the learner."""
         even = np.ptp(weight) == 0
-        weight = None if even else (weight / weight.mean()).astype(np.float32)
-        return Rows.from_numpy(self._scale(X), self._target_scale(targets), weight).to(self.device)
+        shares = None if even else (weight / weight.mean()).astype(np.float32)
+        return Rows.from_numpy(self._scale(X), self._target_scale(targets), shares).to(self.device)
 
     def _held_out(
         self, X: np.ndarray, targets: np.ndarray, weight: np.ndarray, random: np.random.RandomState

@@ -166,6 +166,6 @@ def constant_input(bias: Any, X: np.ndarray, normalize: bool) -> float:
         if not bias or normalize:
             return float(bias)
         return float(np.sqrt(np.square(X, dtype=np.float64).sum(1).mean())) or 1.0
-    if not isinstance(bias, Real) or not np.isfinite(bias) or bias < 0:
+    if not isinstance(bias, Real) or not 0 <= float(bias) < np.inf:
         raise ValueError(f"bias must be True, False or a number of at least 0, got {bias!r}")
     return float(bias)
