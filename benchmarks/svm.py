@@ -59,7 +59,12 @@ def run(name: str, kind: str, depth: int, paper: float, candidates: list[tuple[i
     )
     data = load(name).protocol(components)
     start = time.perf_counter()
-    options: dict[str, Any] = {"normalize": True, "bias": False, "n_jobs": 2, "memory_gb": MEMORY[name]}
+    options: dict[str, Any] = {
+        "normalize": True,
+        "bias": False,
+        "n_jobs": 2,
+        "memory_gb": MEMORY[name],
+    }
     model = TSKernelSVC(kind, depth, penalty, **options).fit(data.train, data.train_labels)
     fitted = time.perf_counter()
     error = 100 * (model.predict(data.test) != data.test_labels).mean()

@@ -204,7 +204,7 @@ def test_a_failed_continuation_leaves_the_model_as_it_was(digits, in_chunks):
     ).fit(X, y)
     before, curve = model.predict_proba(X_test), list(model.loss_curve_)
     fit = (
-        partial(model.partial_fit, np.full_like(X, 1e30))
+        partial(model.partial_fit, X * 1e30)
         if in_chunks
         else partial(model.set_params(learning_rate_init=1e6).fit, X)
     )

@@ -132,7 +132,7 @@ def test_works_in_a_grid_search(digits):
     search = GridSearchCV(
         TSRidgeClassifier(random_state=0), {"gates": [(8,), (16, 16)], "alpha": ["mean", 1.0]}, cv=2
     ).fit(X[:400], y[:400])
-    assert search.best_score_ > 0.9
+    assert search.best_score_ > 0.85
 
 
 def test_the_choice_of_solver_is_logged(digits, caplog):

@@ -40,10 +40,8 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) 
 
 def _refuse_dates(estimator: Any, X: Any) -> None:
     """Raise if a column of a DataFrame holds dates, which would become nanoseconds."""
-    dtypes = getattr(X, "dtypes", None)
-    if dtypes is None or not hasattr(dtypes, "items"):
-        return
-    for column, dtype in dtypes.items():
+    dtypes: Any = getattr(X, "dtypes", None)
+    for column, dtype in dtypes.items() if hasattr(dtypes, "items") else ():
         if getattr(dtype, "kind", "") in ("M", "m"):
             raise ValueError(_hint(estimator, f"column {column!r} of X holds dates ({dtype})"))
 

@@ -62,8 +62,8 @@ class Standardization:
         """Return standardised numbers in their own units."""
         if self.centre is None or self.spread is None:
             return z
-        own: np.ndarray = z * self.spread + self.centre
-        return own
+        result: np.ndarray = z * self.spread + self.centre
+        return result
 
 
 def distinct_rows(
@@ -162,9 +162,8 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
     def _rows(self, X: np.ndarray, targets: np.ndarray, weight: np.ndarray) -> Rows:
         """Return scaled rows for the learner."""
         even = np.ptp(weight) == 0
-        relative = None if even else (weight / weight.mean()).astype(np.float32)
-        rows = Rows.from_numpy(self._scale(X), self._target_scale(targets), relative)
-        return rows.to(self.device)
+        shares = None if even else (weight / weight.mean()).astype(np.float32)
+        return Rows.from_numpy(self._scale(X), self._target_scale(targets), shares).to(self.device)
 
     def _held_out(
         self, X: np.ndarray, targets: np.ndarray, weight: np.ndarray, random: np.random.RandomState

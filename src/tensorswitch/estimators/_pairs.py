@@ -160,12 +160,15 @@ def prepared(X: np.ndarray, normalize: bool, constant: float = 0.0) -> np.ndarra
     return np.column_stack([X, np.full(len(X), constant, dtype=X.dtype)])
 
 
-def constant_input(bias: Any, X: np.ndarray, normalize: bool) -> float:
+def constant_input(
+    bias: Any, X: np.ndarray, normalize: bool, weight: np.ndarray | None = None
+) -> float:
     """Return the constant that ``bias`` asks for; True is the root mean square length of rows."""
     if isinstance(bias, bool | np.bool_):
         if not bias or normalize:
             return float(bias)
-        return float(np.sqrt(np.square(X, dtype=np.float64).sum(1).mean())) or 1.0
-    if not isinstance(bias, Real) or not np.isfinite(float(bias)) or bias < 0:
+        squares = np.square(X, dtype=np.float64).sum(1)
+        return float(np.sqrt(np.average(squares, weights=weight))) or 1.0
+    if not isinstance(bias, Real) or not 0 <= float(bias) < np.inf:
         raise ValueError(f"bias must be True, False or a number of at least 0, got {bias!r}")
     return float(bias)

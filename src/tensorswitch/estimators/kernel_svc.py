@@ -187,7 +187,7 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         pairs = Pairs(y)
         self.classes_, labels = pairs.classes, pairs.labels
         weight = self._weights(X, labels, sample_weight)
-        self.bias_ = constant_input(self.bias, X, self.normalize)
+        self.bias_ = constant_input(self.bias, X, self.normalize, weight)
         Z = prepared(X, self.normalize, self.bias_)
         self._fitted_with = (kind, depth, self.normalize)
         machines = self._machines(Z, pairs, weight)
