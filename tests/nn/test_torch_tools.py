@@ -45,10 +45,9 @@ def assert_same(layer, run, x):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("learn_gates", [None, "ibp"])
-def test_compiled_in_one_graph_with_any_batch(case, learn_gates):
+def test_compiled_in_one_graph_with_any_batch(case):
     build, shape = case
-    layer = build(learn_gates=learn_gates)
+    layer = build(learn_gates="ibp")
     torch._dynamo.reset()
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True, dynamic=True)
     for rows in (3, 9):
@@ -56,9 +55,7 @@ def test_compiled_in_one_graph_with_any_batch(case, learn_gates):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize(
-    ("rows", "n", "opened"), [(128, 64, 0.5), (128, 64, 0.95), (1024, 48, 0.5), (64, 32, 0.5)]
-)
+@pytest.mark.parametrize(("rows", "n", "opened"), [(128, 64, 0.5), (1024, 48, 0.9), (64, 32, 0.5)])
 def test_compiled_where_each_strategy_is_chosen(rows, n, opened):
     layer = SwitchedLinear(n, n, n, gate_bias=True)
     with torch.no_grad():  # scores have a standard deviation of about one

@@ -5,16 +5,30 @@
 The expanded tensor ``Z = h ⊗ x`` is never built. Two strategies compute the same sum and its two
 adjoints:
 
-- *dense*: builds ``Z`` for a few units at a time, small enough to stay in cache. It has the least
-  overhead and is used for small sizes.
+- *dense*: builds ``Z`` for a few units at a time, small enough to stay in cache.
 - *grouped by g*: processes units g at a time. A group has 2^g − 1 gate patterns with an open gate,
   and all rows with the same pattern are multiplied by the same matrix, the sum of the ``V_j`` of
   the open units. Rows are sorted by pattern and each pattern takes one matrix product, so that a
   row is multiplied once per *group* instead of once per open unit. With ``g = 1`` each unit is
   multiplied by the rows that open it. Larger groups (the "method of four Russians") pay off once
-  there are enough rows per pattern.
+  there are enough rows per pattern. Units that are open for most rows are processed where they are
+  closed, and their part that is common to all rows is added.
 
-:func:`choose_group` selects a strategy from the sizes and the fraction of open gates.
+Up to a few million multiply-adds, the formula itself in plain torch operations is fastest, and
+nothing precedes it but a comparison of sizes. Above, :func:`choose_group` selects a strategy from
+the sizes and the fraction of open gates. A process that calls the map with similar sizes many times
+also measures the candidates, and keeps the fastest; :func:`strategy_by` says when, and how to avoid
+it.
+
+The map and its adjoints are the torch operators ``tensorswitch::switched_linear``,
+``switched_outer`` and ``switched_gradients``, with fake tensors, autograd, vmap and autocast rules.
+The strategy is chosen inside them, so that a compiled graph has one node for each, whatever the
+gates are. Graphs for other runtimes (ONNX, ``torch.jit.trace``) get the plain formula.
+
+On CUDA devices a Triton kernel multiplies tiles of ``x`` that are masked by their gates in
+registers, without sorting, counting or waiting for the device; without Triton, and for float64, the
+dense strategy is used. The kernels are tested in Triton's interpreter. Their speed has not been
+measured by the developers; ``benchmarks/gpu.py`` does so where there is a GPU.
 
 References
 ----------

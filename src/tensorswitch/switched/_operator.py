@@ -152,7 +152,10 @@ def _is_small(x: Tensor, gates: Any, weight: Tensor, bias: Tensor | None) -> boo
             and dtype == weight.dtype
             and dtype in FULL
             and device == weight.device == gates.device
-            and (bias is None or (bias.shape == (n_out,) and bias.dtype == dtype))
+            and (
+                bias is None
+                or (bias.shape == (n_out,) and bias.dtype == dtype and bias.device == device)
+            )
             and autocast_dtype(device) is None
         )
     except (AttributeError, TypeError, ValueError):
