@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from tensorswitch import estimators
 from tensorswitch.data import load
 from tensorswitch.estimators import TSKernelSVC
 from tensorswitch.experiments import METHODS, Experiment, run, untrained, with_fingerprints
@@ -126,7 +127,23 @@ def test_every_method_has_a_family():
         "rr",
         "mlp",
         "cnn",
+        "kernel-ridge",
+        "conv-rr",
     }
+
+
+def test_kernel_ridge_needs_no_settings():
+    result = run(Experiment(data="digits", method="kernel-ridge", components=8))
+    assert result.best < 0.12
+    assert result.note.endswith(f"kernel of depth {result.depth}")
+
+
+def test_the_convolution_takes_images_as_they_are():
+    if not hasattr(estimators, "TSConvRidgeClassifier"):
+        with pytest.raises(ValueError, match="has no conv-rr"):
+            run(Experiment(data="digits", method="conv-rr"))
+        return
+    assert run(Experiment(data="digits", method="conv-rr")).best < 0.1
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def title(experiment: Experiment) -> str:
         words.append(f"depth {blocks}{e.depth}")
     if e.family == "rr":
         words.append(f"{e.width} gates")
-    if e.family != "cnn":
+    if e.family not in ("cnn", "conv-rr"):
         words.append(f"PCA {e.components}" if e.components else "pixels")
     if e.family != "svm":
         words.append(f"seed {e.seed}")

@@ -1,0 +1,47 @@
+"""Grids of several methods: shared settings reach those that use them."""
+
+import pytest
+
+from tensorswitch.experiments.grid import experiments_from_toml
+
+
+def experiments(tmp_path, text):
+    path = tmp_path / "grid.toml"
+    path.write_text(text)
+    return experiments_from_toml(path)
+
+
+def test_a_shared_setting_does_not_block_methods_without_it(tmp_path):
+    found = experiments(
+        tmp_path,
+        'data = "digits"\nlr = [0.1, 0.01]\n[[grid]]\nmethod = ["ss", "rr", "kernel-ridge"]\n'
+        "width = 8\nseed = [0, 1]\n",
+    )
+    counts = {m: sum(e.method == m for e in found) for m in ("ss", "rr", "kernel-ridge")}
+    assert counts == {"ss": 4, "rr": 2, "kernel-ridge": 2}  # without lr the others are the same
+    assert {e.lr for e in found if e.method == "ss"} == {0.1, 0.01}
+
+
+def test_settings_of_another_grid_count_too(tmp_path):
+    text = 'data = "digits"\nlr = 0.1\n[[grid]]\nmethod = "ss"\n[[grid]]\nmethod = "rr"\n'
+    assert [e.method for e in experiments(tmp_path, text)] == ["ss", "rr"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('method = "rr"\nlr = 0.1\n', "method rr does not use lr"),  # nobody does
+        ('method = ["rr", "ss"]\nlrr = 0.1\n', "unknown settings lrr"),
+        ('method = ["rr", "magic"]\n', "unknown method 'magic'"),
+    ],
+)
+def test_a_setting_that_no_method_uses_is_a_mistake(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        experiments(tmp_path, f'data = "digits"\n{text}')
+
+
+def test_a_target_is_part_of_an_experiment_only_if_it_is_given(tmp_path):
+    (plain,) = experiments(tmp_path, 'data = "digits"\nmethod = "rr"\n')
+    assert "target" not in plain.settings
+    (named,) = experiments(tmp_path, 'data = "a.csv"\nmethod = "rr"\ntarget = "price"\n')
+    assert named.settings["target"] == "price"
