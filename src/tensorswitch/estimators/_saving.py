@@ -18,13 +18,15 @@ import torch
 from torch import Tensor, nn
 
 from tensorswitch._files import read_tensors, write_tensors
+from tensorswitch.features import PatchBank2d
 from tensorswitch.models import Network, build
 from tensorswitch.training import Learner
 
 __all__ = ["load_estimator", "load_estimator_with_notes", "save_estimator"]
 
 FORMAT = "tensorswitch.estimator"
-DROPPED = ("_statistics",)  # sums over the training rows, which predictions do not need
+# Sums over training rows, and rows, which predictions do not need.
+DROPPED = ("_statistics", "_problem", "_held")
 PACKAGE = "tensorswitch."
 
 
@@ -67,6 +69,8 @@ def save_estimator(model: Any, path: str | Path, **notes: Any) -> None:
         raise TypeError(f"only estimators of tensorswitch can be saved, got {type(model)}")
     if hasattr(type(model), "solution_"):
         getattr(model, "solution_", None)  # solves a readout that is still to be solved
+        if hasattr(model, "_calibrated"):
+            model._calibrated()
     tensors: dict[str, Tensor] = {}
     state = {k: v for k, v in vars(model).items() if k not in DROPPED}
     content = {k: _encode(v, k, tensors) for k, v in state.items()}
@@ -179,6 +183,11 @@ def _encode_object(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
         for name, tensor in value.state_dict().items():
             tensors[f"{place}.{name}"] = tensor.detach().cpu().contiguous().clone()
         return {"network": value.description, "place": f"{place}."}
+    if isinstance(value, PatchBank2d):
+        for name, tensor in value.state_dict().items():
+            tensors[f"{place}.{name}"] = tensor.detach().cpu().contiguous().clone()
+        content = _encode(value.description(), place, tensors)
+        return {"bank": content, "place": f"{place}."}
     kind = type(value)
     if not kind.__module__.startswith(PACKAGE) or isinstance(value, nn.Module):
         raise TypeError(f"{place} is {kind.__name__}, which cannot be saved")
@@ -221,6 +230,10 @@ def _decode(value: Any, tensors: dict[str, Tensor]) -> Any:
         return Learner(_decode(value["learner"], tensors), loss=value["loss"])
     if "network" in value:
         return _network(value, tensors)
+    if "bank" in value:
+        place = value["place"]
+        held = {k.removeprefix(place): t for k, t in tensors.items() if k.startswith(place)}
+        return PatchBank2d.from_description(_decode(value["bank"], tensors), held)
     return _object(value, tensors)
 
 

@@ -84,6 +84,51 @@ class PatchBank2d(nn.Module):
         images = self.reduced(images)
         return torch.cat([part(images) for part in self.parts], dim=1)
 
+    def description(self) -> dict[str, Any]:
+        """Return everything but the tensors, for files.
+
+        Returns
+        -------
+        dict
+            Values that JSON has; see :meth:`from_description`.
+        """
+        names = ("image_shape", "stride", "floor", "grid", "copies", "pool", "power")
+        parts = [{name: getattr(part, name) for name in names} for part in self.parts]
+        return {"image_shape": self.image_shape, "parts": parts}
+
+    @classmethod
+    def from_description(
+        cls, description: dict[str, Any], tensors: dict[str, Tensor]
+    ) -> PatchBank2d:
+        """Return the bank with a description and the tensors of its ``state_dict``.
+
+        Parameters
+        ----------
+        description : dict
+            From :meth:`description`.
+        tensors : dict of str to Tensor
+            The tensors, named as in ``state_dict``.
+
+        Returns
+        -------
+        PatchBank2d
+            The bank.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            If they do not fit together.
+        """
+        parts = []
+        for number, settings in enumerate(description["parts"]):
+            settings = dict(settings)
+            shape = settings.pop("image_shape")
+            names = ("filters", "offset", "gate_weight", "threshold")
+            held = (tensors[f"parts.{number}.{name}"] for name in names)
+            parts.append(PatchFeatures2d(*held, tuple(shape), **settings))
+        channels, height, width = description["image_shape"]
+        return cls(parts, (channels, height, width))
+
     def extra_repr(self) -> str:
         """Return the settings shown by ``repr``."""
         return f"image_shape={self.image_shape}"
