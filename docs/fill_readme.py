@@ -21,9 +21,7 @@ def like_for_like(table: str) -> str:
     last = len(head) - 1  # the time
     kept = [i for i in range(len(head)) if i in (0, last) or any(row[i] for row in body)]
     body = [row for row in body if any(row[i] for i in kept[1:-1])]
-    return "".join(
-        "| " + " | ".join(row[i] for i in kept) + " |\n" for row in (head, rule, *body)
-    )
+    return "".join("| " + " | ".join(row[i] for i in kept) + " |\n" for row in (head, rule, *body))
 
 
 def main() -> None:

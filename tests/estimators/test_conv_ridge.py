@@ -162,3 +162,25 @@ def test_too_little_memory_is_said(digits):
     images, y = digits
     with pytest.raises(MemoryError, match=r"sums of 256 features need .* GB"):
         TSConvRidgeClassifier(**SMALL, memory_gb=0.01).fit(images[:300], y[:300])
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"copies": 3}, {"pool": "max"}, {"copies": 2, "pool": "max"}, {"power": 0.7}]
+)
+def test_contributions_of_pixels_add_up_to_the_outputs(digits, options):
+    images, y = digits
+    model = TSConvRidgeClassifier(**SMALL, dtype="float64", **options).fit(images[:200], y[:200])
+    explanation = model.explain(images[:20])
+    assert explanation.contributions.shape == (20, 10, 8, 8)
+    np.testing.assert_allclose(explanation.outputs, model.decision_function(images[:20]), atol=1e-8)
+
+
+def test_contributions_of_large_images_add_up():
+    random = np.random.default_rng(0)
+    images, y = random.random((40, 101, 60)), np.arange(40) % 2
+    images[y == 1, :30] += 1
+    model = TSConvRidgeClassifier(128, grid=2, flips=False, dtype="float64").fit(images, y)
+    explanation = model.explain(images[:5])
+    assert explanation.contributions.shape == (5, 1, 101, 60)
+    expected = model.decision_function(images[:5])
+    np.testing.assert_allclose(explanation.outputs[:, 0], expected, atol=1e-6)

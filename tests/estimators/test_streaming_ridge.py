@@ -102,3 +102,13 @@ def test_clients_with_one_class_each_merge_into_the_model_of_all_rows():
     for rows in np.array_split(order, 100):
         total.merge(sample.without_rows().partial_fit(X[rows], y[rows]))
     np.testing.assert_allclose(total.decision_function(X), sample.decision_function(X), atol=1e-8)
+
+
+def test_contributions_add_up_to_the_outputs():
+    X, y = digits()
+    model = StreamingRidgeClassifier().fit(X, y)
+    np.testing.assert_allclose(
+        model.explain(X[:9]).outputs, model.decision_function(X[:9]), atol=1e-9
+    )
+    numbers = StreamingRidgeRegressor().fit(X, y + 100.0)
+    np.testing.assert_allclose(numbers.explain(X[:9]).outputs[:, 0], numbers.predict(X[:9]))

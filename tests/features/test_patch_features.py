@@ -86,7 +86,7 @@ def test_max_pooling_keeps_the_copy_with_the_highest_score(copies):
     )
     f = module.pooled(images)
     p = module.project(images)
-    scores = p @ module._scoring()
+    scores = p @ module.scoring()
     place = window_of_position(*module.positions, module.grid)
     for n in range(3):
         for w in range(4):

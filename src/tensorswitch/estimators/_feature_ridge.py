@@ -15,6 +15,7 @@ from tensorswitch._progress import progress_bar
 from tensorswitch.estimators._front import Scaling, rows_of
 from tensorswitch.estimators._merging import Mergeable
 from tensorswitch.estimators._ridge_base import Fitted, row_hashes_of
+from tensorswitch.explain import Explanation
 from tensorswitch.ridge import FeatureStatistics, gram_bytes
 from tensorswitch.ridge.dispatch import Solved
 from tensorswitch.ridge.folds import FOLDS
@@ -151,6 +152,26 @@ class FeatureRidge(Mergeable):
             f"sums of {features:,} features need {needed / 2**30:.2f} GB, but the budget is "
             f"{budget / 2**30:.2f} GB; use fewer features, or raise memory_gb"
         )
+
+    def explain(self, X: Any) -> Explanation:
+        """Return what each feature contributes: its scaled value times its weight.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        Explanation
+            Contributions of shape (n_samples, n_outputs, n_features) that add up with the constant
+            to ``decision_function`` or ``predict``. Two classes have one output.
+        """
+        fitted, solution = self._fitted, self.solution_
+        z = fitted.front(self._checked(X))
+        share = (z[:, None, :] * solution.weight.t()).numpy() * fitted.scale
+        constant = np.broadcast_to(self.intercept_, share.shape[:2])
+        return Explanation(share, constant.copy())
 
     def _readout(self, x: Tensor, weight: Tensor, intercept: Tensor | None) -> Tensor:
         outputs = x @ weight

@@ -20,11 +20,13 @@ from tensorswitch.estimators._feature_ridge import FeatureRidge
 from tensorswitch.estimators._front import Scaling
 from tensorswitch.estimators._ridge_base import Fitted
 from tensorswitch.estimators.ridge_classifier import TSRidgeClassifier
+from tensorswitch.explain import Explanation
 from tensorswitch.features import (
     PatchBank2d,
     as_images,
     channels_first,
     learn_patch_bank,
+    pixel_shares,
     reduced,
 )
 
@@ -224,6 +226,31 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
             layer.weight.copy_(weight.t())
             layer.bias.copy_(solution.intercept - front.centre.double() @ weight.double())
         return nn.Sequential(deepcopy(front.bank), layer)
+
+    def explain(self, X: Any) -> Explanation:
+        """Return what each pixel contributes, exactly.
+
+        The share of a patch in a feature is divided evenly among its pixels; see
+        :func:`tensorswitch.features.pixel_shares`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, height, width), (n, height, width, channels) or (n, features)
+            Images.
+
+        Returns
+        -------
+        Explanation
+            Contributions of shape (n, n_outputs, height, width) that add up with the constant to
+            ``decision_function``. Two classes have one output.
+        """
+        solution, front = self.solution_, self._fitted.front
+        images = front.images(self._rows(X, self.image_shape_))
+        weight = solution.weight * front.factor[:, None]
+        shares = pixel_shares(front.bank, images, weight)
+        constant = solution.intercept - front.centre.double() @ weight.double()
+        repeated = constant.numpy()[None].repeat(len(images), axis=0)
+        return Explanation(shares.numpy(), repeated)
 
     def _new(self, X: Any, targets: np.ndarray, weight: Tensor | None, hashes: Tensor) -> Fitted:
         """Learn patch features and their scaling from a sample of the images."""

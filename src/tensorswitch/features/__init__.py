@@ -23,6 +23,7 @@ Coates, Lee and Ng, An Analysis of Single-Layer Networks in Unsupervised Feature
 from tensorswitch.features._bank import PatchBank2d, learn_patch_bank, reduced
 from tensorswitch.features._learning import default_patch_sizes, learn_patch_features
 from tensorswitch.features._module import PatchFeatures2d, as_images, channels_first
+from tensorswitch.features._shares import pixel_shares
 from tensorswitch.features._transformer import PatchFeatures
 
 __all__ = [
@@ -34,5 +35,6 @@ __all__ = [
     "default_patch_sizes",
     "learn_patch_bank",
     "learn_patch_features",
+    "pixel_shares",
     "reduced",
 ]

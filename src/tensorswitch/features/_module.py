@@ -163,7 +163,7 @@ class PatchFeatures2d(nn.Module):
         bool Tensor of shape (images, positions, gates)
             True where a gate is open.
         """
-        return self.project(self._checked(images)) @ self._scoring() > 0
+        return self.project(self._checked(images)) @ self.scoring() > 0
 
     def pooled(self, images: Tensor) -> Tensor:
         """Return the pooled copies, before the power.
@@ -179,7 +179,7 @@ class PatchFeatures2d(nn.Module):
             ``f``.
         """
         images = self._checked(images)
-        scoring = self._scoring()
+        scoring = self.scoring()
         score_bytes = math.prod(self.positions) * len(self.gate_weight) * images.element_size()
         step = max(1, SCORE_BYTES // score_bytes)
         shape = (len(images), self.grid**2, len(self.gate_weight), self.copies_per_gate)
@@ -213,8 +213,14 @@ class PatchFeatures2d(nn.Module):
         safe = torch.where(f == 0, 1, f)  # the derivative of the power is infinite at zero
         return torch.where(f == 0, 0, f.sign() * safe.abs().pow(self.power))
 
-    def _scoring(self) -> Tensor:
-        """Return the matrix that turns ``[p, 1]`` into ``w_j · p − θ_j``."""
+    def scoring(self) -> Tensor:
+        """Return the matrix that turns ``[p, 1]`` into ``w_j · p − θ_j``.
+
+        Returns
+        -------
+        Tensor of shape (components + 1, gates)
+            The matrix.
+        """
         return torch.cat([self.gate_weight, -self.threshold[:, None]], dim=1).t().contiguous()
 
     def _pooled(self, images: Tensor, scoring: Tensor, reuse: bool) -> Tensor:
@@ -227,7 +233,7 @@ class PatchFeatures2d(nn.Module):
             return torch.stack([self.windows @ rectified, self.windows @ opened], dim=3)
         copies = torch.cat([p[..., : self.copies], p[..., -1:]], dim=2)
         parts = []
-        for rows in self._window_positions():
+        for rows in self.window_positions():
             taken = opened[:, rows].transpose(1, 2) @ copies[:, rows]
             parts.append(taken / rows.numel())
         return torch.stack(parts, dim=1)
@@ -245,7 +251,7 @@ class PatchFeatures2d(nn.Module):
 
     def _maxima(self, p: Tensor, scores: Tensor) -> Tensor:
         parts = []
-        for rows in self._window_positions():
+        for rows in self.window_positions():
             best, place = scores[:, rows].max(1)
             opened = (best > 0).to(p.dtype)
             if isinstance(self.copies, str):
@@ -256,7 +262,14 @@ class PatchFeatures2d(nn.Module):
             parts.append(copies.gather(1, index) * opened.unsqueeze(2))
         return torch.stack(parts, dim=1)
 
-    def _window_positions(self) -> list[Tensor]:
+    def window_positions(self) -> list[Tensor]:
+        """Return the positions in each window.
+
+        Returns
+        -------
+        list of Tensor
+            Indices of positions in row-major order.
+        """
         height, width = self.positions
         grid = torch.arange(height * width, device=self.windows.device).view(height, width)
         rows, columns = edges(height, self.grid), edges(width, self.grid)

@@ -1,0 +1,98 @@
+"""What each pixel contributes to a linear readout of patch features."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from tensorswitch.features._bank import MOST_PIXELS, PatchBank2d
+from tensorswitch.features._module import PatchFeatures2d
+
+IMAGES = 16  # at a time: the gates of all positions are held
+
+
+@torch.no_grad()
+def pixel_shares(bank: PatchBank2d, images: Tensor, weight: Tensor) -> Tensor:
+    """Divide the outputs of a readout among the pixels.
+
+    A feature is a power of a sum over the positions of a window. Its share in an output is divided
+    among the positions in proportion to what they add to the sum, and that of a position evenly
+    among the pixels of its patch. The shares of all pixels add up to the output exactly.
+
+    Parameters
+    ----------
+    bank : PatchBank2d
+        The features.
+    images : Tensor of shape (images, channels, height, width)
+        The images.
+    weight : Tensor of shape (features, outputs)
+        The readout.
+
+    Returns
+    -------
+    Tensor of shape (images, outputs, height, width)
+        Shares, which add up to ``bank(images) @ weight``.
+
+    Examples
+    --------
+    >>> from tensorswitch.features import learn_patch_bank, pixel_shares
+    >>> images = torch.rand(20, 1, 12, 12, generator=torch.Generator().manual_seed(0))
+    >>> bank = learn_patch_bank(images, features=100)
+    >>> weight = torch.ones(bank.out_features, 1)
+    >>> shares = pixel_shares(bank, images, weight)
+    >>> torch.allclose(shares.sum((2, 3)), bank(images) @ weight, rtol=1e-4)
+    True
+    """
+    height, width = images.shape[2:]
+    factor = max(1, -(-max(height, width) // MOST_PIXELS))
+    found = []
+    for part in images.split(IMAGES):
+        small = bank.reduced(part)
+        total = small.new_zeros(len(part), weight.shape[1], *small.shape[2:])
+        start = 0
+        for features in bank.parts:
+            assert isinstance(features, PatchFeatures2d)
+            stop = start + features.out_features
+            total += _shares(features, small, weight[start:stop])
+            start = stop
+        if factor > 1:
+            total = F.interpolate(total, scale_factor=float(factor)) / factor**2
+            total = F.pad(total, (0, width - total.shape[3], 0, height - total.shape[2]))
+        found.append(total)
+    return torch.cat(found)
+
+
+def _shares(part: PatchFeatures2d, images: Tensor, weight: Tensor) -> Tensor:
+    f = part.pooled(images)
+    windows, gates, copies = f.shape[1:]
+    slope = torch.where(f == 0, 0, f.abs().pow(part.power - 1))  # φ / f
+    p = part.project(images)
+    scores = p @ part.scoring()
+    outputs = weight.shape[1]
+    shares = p.new_zeros(len(images), outputs, p.shape[1])
+    by_window = weight.view(windows, gates, copies, outputs)
+    for w, rows in enumerate(part.window_positions()):
+        taken = _taken(part, scores[:, rows])  # (images, positions, gates)
+        for o in range(outputs):
+            v = slope[:, w] * by_window[w, :, :, o]  # (images, gates, copies)
+            if isinstance(part.copies, str):
+                values = scores[:, rows] * v[:, None, :, 0] + v[:, None, :, 1]
+                shares[:, o, rows] = (taken * values).sum(2)
+            else:
+                held = torch.cat([p[:, rows, : part.copies], p[:, rows, -1:]], dim=2)
+                shares[:, o, rows] = ((taken @ v) * held).sum(2)
+    maps = shares.flatten(0, 1).view(-1, 1, *part.positions)
+    square = maps.new_full((1, 1, part.size, part.size), 1 / part.size**2)
+    spread = F.conv_transpose2d(maps, square, stride=part.stride)
+    spread = spread.view(len(images), outputs, *spread.shape[2:])
+    missing = (images.shape[3] - spread.shape[3], images.shape[2] - spread.shape[2])
+    return F.pad(spread, (0, missing[0], 0, missing[1]))
+
+
+def _taken(part: PatchFeatures2d, scores: Tensor) -> Tensor:
+    """Return the weight with which each position enters the copies of each gate."""
+    if part.pool == "mean":
+        return (scores > 0).to(scores) / scores.shape[1]
+    best, place = scores.max(1, keepdim=True)
+    return torch.zeros_like(scores).scatter_(1, place, (best > 0).to(scores))
