@@ -122,10 +122,11 @@ class PatchBank2d(nn.Module):
         parts = []
         for number, settings in enumerate(description["parts"]):
             settings = dict(settings)
-            shape = settings.pop("image_shape")
+            channels, height, width = settings.pop("image_shape")
             names = ("filters", "offset", "gate_weight", "threshold")
-            held = (tensors[f"parts.{number}.{name}"] for name in names)
-            parts.append(PatchFeatures2d(*held, tuple(shape), **settings))
+            held = {name: tensors[f"parts.{number}.{name}"] for name in names}
+            shape = (channels, height, width)
+            parts.append(PatchFeatures2d(**held, image_shape=shape, **settings))
         channels, height, width = description["image_shape"]
         return cls(parts, (channels, height, width))
 
