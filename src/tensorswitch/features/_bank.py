@@ -124,7 +124,7 @@ class PatchBank2d(nn.Module):
             settings = dict(settings)
             channels, height, width = settings.pop("image_shape")
             names = ("filters", "offset", "gate_weight", "threshold")
-            held = {name: tensors[f"parts.{number}.{name}"] for name in names}
+            held: dict[str, Any] = {name: tensors[f"parts.{number}.{name}"] for name in names}
             shape = (channels, height, width)
             parts.append(PatchFeatures2d(**held, image_shape=shape, **settings))
         channels, height, width = description["image_shape"]
