@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tensorswitch.data import Preparation, Problem, Table, TableEncoder
+from tensorswitch.estimators import TSRidgeClassifier
 from tensorswitch.experiments.predictions import Predictions
 from tensorswitch.experiments.predictor import Predictor
 from tensorswitch.explain import Explanation, explain
@@ -64,7 +65,10 @@ def can_explain(predictor: Predictor) -> bool:
     bool
         True for TS ridge regression, kernel ridge regression, networks and convolutions.
     """
-    return hasattr(predictor.model, "explain") and predictor.front.length is None
+    found = getattr(type(predictor.model), "explain", None)
+    if predictor.front.images and found is TSRidgeClassifier.explain:
+        return False  # it is about rows of features, which images are not
+    return found is not None and predictor.front.length is None
 
 
 def explain_rows(predictor: Predictor, rows: Table | np.ndarray) -> Explanation:
