@@ -23,6 +23,7 @@ from tensorswitch.ridge.penalty import penalties
 from tensorswitch.ridge.rows import fold_of_hashes
 
 CHUNK_BYTES = 1 << 27  # of features made at a time by fit
+FOLDED_FEATURES = 2048  # up to which each fold is left out in turn; beyond, only the first
 
 
 class FeatureFront(NamedTuple):
@@ -138,15 +139,14 @@ class FeatureRidge(Mergeable):
         one = gram_bytes(features, dtype)
         fixed = 3 * CHUNK_BYTES + 6 * features * out * 8
         # Beside the sums of the parts, solving takes those of all rows and a factor.
-        for parts, options in (
-            (FOLDS, {"folds": FOLDS}),
-            (2, {"folds": FOLDS, "held_out": True}),
-            (1, {"folds": 1}),
-        ):
-            needed = (parts + 2 if parts > 1 else 2) * one + fixed
-            if needed <= budget and (wanted or parts == 1) and (parts == 2 or one < 1 << 28):
-                return options
-            if parts == 1 and needed <= budget:
+        choices: list[tuple[int, dict[str, Any]]] = [(0, {"folds": 1})]
+        if wanted:
+            choices.insert(0, (2, {"folds": FOLDS, "held_out": True}))
+            if features <= FOLDED_FEATURES:
+                choices.insert(0, (FOLDS, {"folds": FOLDS}))
+        for parts, options in choices:
+            needed = (parts + 2) * one + fixed
+            if needed <= budget:
                 return options
         raise MemoryError(
             f"sums of {features:,} features need {needed / 2**30:.2f} GB, but the budget is "

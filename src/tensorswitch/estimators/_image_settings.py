@@ -19,7 +19,7 @@ TRIED_PENALTY = "0.1 mean"
 LEARNED = 5_000  # images that patches are learned from
 LADDER = (512, 1024, 2048, 4096, 6144, 8192, 12288, 16384, 20480, 24576, 32768)
 DEFAULT_FEATURES = 8_192
-FEATURES_PER_IMAGE = 4  # at most, since the time to solve grows with the cube of the features
+FEATURES_PER_IMAGE = 2  # at most, since the time to solve grows with the cube of the features
 WORTH = 0.99  # mirror images double the time, so they must lower the error by more
 FEWEST = 60  # images with which anything is tried
 
