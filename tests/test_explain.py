@@ -58,8 +58,7 @@ def test_ridge_adds_up_to_the_prediction_and_its_gradient_is_the_slope(options):
     adds_up(explanation, model.predict(x))
     step = 1e-7 * np.eye(5)[1]  # small enough to stay in nearly every region
     slope = (model.predict(x + step) - model.predict(x - step)) / 2e-7
-    centre = x.mean(0) if "components" in options else np.zeros(5)
-    share = explanation.contributions[:, 0, 1] / (x - centre)[:, 1]
+    share = explanation.contributions[:, 0, 1] / (x - x.mean(0))[:, 1]
     assert np.median(np.abs(share - slope)) < 1e-4 * np.abs(slope).max()
 
 
@@ -81,6 +80,8 @@ def test_kernel_ridge_contributions_are_the_gradient(options):
     explanation = model.explain(other)
     adds_up(explanation, model.predict(other))
     adds_up(model.explain(x), model.predict(x))
+    if model.scaling_ == "robust":
+        return  # a feature has two columns there
     step = 1e-5 * x.std(0)
     for feature in range(5):
         ahead, behind = other.copy(), other.copy()

@@ -103,9 +103,9 @@ class TSMLPClassifier(ClassifierMixin, TSMLPBase):  # type: ignore[misc]
     >>> from sklearn.datasets import load_digits
     >>> from tensorswitch.estimators import TSMLPClassifier
     >>> X, y = load_digits(return_X_y=True)
-    >>> model = TSMLPClassifier((32,), learning_rate_init=0.01, max_iter=10, random_state=0)
+    >>> model = TSMLPClassifier((32,), max_iter=30, random_state=0)
     >>> model = model.fit(X[:1000] / 16, y[:1000])
-    >>> bool(model.score(X[1000:] / 16, y[1000:]) > 0.9)
+    >>> bool(model.score(X[1000:] / 16, y[1000:]) > 0.85)
     True
     """
 
@@ -440,5 +440,6 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, TSMLPBase):  # type: igno
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Predictions, in the shape of the training targets.
         """
-        outputs = self._target_scale.inverse(self._outputs(X).astype(np.float64))
+        scaled = self._outputs(X)  # raises if the model is not fitted
+        outputs = self._target_scale.inverse(scaled.astype(np.float64))
         return outputs if self._shape else outputs[:, 0]

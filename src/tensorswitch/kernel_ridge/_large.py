@@ -33,6 +33,7 @@ log = logging.getLogger("tensorswitch.kernel_ridge")
 
 MOST_SAMPLED = 5_000
 BLOCK = 2048  # rows of B made at a time
+DIVERGED = 10.0  # residual, relative to the targets, that only rounding errors can cause
 JITTERS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of the scale, one after another
 
 
@@ -220,6 +221,14 @@ def solve_large(
         worst = float((residual.norm(dim=0) / norm).max())
         if watch is not None:
             watch(iteration, worst)
+        if not worst < DIVERGED and z.dtype == torch.float32:
+            log.info("λ is too small for tiles in float32; starting again in float64")
+            options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "sampled": sampled}
+            options |= {"seed": seed, "watch": watch}
+            coef, intercept, scale, more = solve_large(
+                z.double(), targets, kind, depth, penalty, weight, **options
+            )
+            return coef.to(z), intercept.to(z), scale, iteration + more
     if not worst <= tol:
         text = "conjugate gradients stopped after %d iterations at a residual of %.1e, not %.1e"
         log.warning(text, iteration, worst, tol)
