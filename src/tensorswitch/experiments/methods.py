@@ -17,7 +17,6 @@ __all__ = ["COMPARED", "LEGEND", "Method", "Setting", "methods_for"]
 SVM_ROWS = 10_000  # kernel machines without a limit of their own learn from so many rows at most
 MOST_COPIES = 1024  # of its input that a network without compression makes
 RATE, WIDE = 1e-3, 32  # learning rate, and the inputs beyond which TS layers take smaller steps
-ALPHAS = (0.01, 0.1, 1.0)  # penalties of ridge regression, relative to the mean of the diagonal
 
 LEGEND = {
     "SS": "scalar switching: ordinary ReLU networks, and kernels of wide ones",
@@ -113,6 +112,7 @@ def _network(kind: str) -> Callable[[Setting], Any]:
             kind=kind,
             learning_rate_init=_rate(kind, setting),
             batch_size=setting.batch_size,
+            standardize=False,  # the inputs have been prepared
             random_state=setting.seed,
         )
 
@@ -127,13 +127,7 @@ def _rate(kind: str, setting: Setting) -> float:
 
 
 def _ridge(setting: Setting) -> Any:
-    # Half of the gates are open, so this is close to the mean of the diagonal of Σ z zᵀ.
-    squares = np.square(setting.train, dtype=np.float64).sum() + len(setting.train)
-    mean = 0.5 * squares / (setting.train.shape[1] + 1)
-    alphas = [float(a * mean) for a in ALPHAS]
-    return _by_task(
-        "TSRidge", setting, gates=setting.width, alpha=alphas, random_state=setting.seed
-    )
+    return _by_task("TSRidge", setting, gates=setting.width, random_state=setting.seed)
 
 
 def _kernel_ridge(setting: Setting) -> Any:
@@ -145,8 +139,7 @@ def _kernel_svm(kind: str) -> Callable[[Setting], Any]:
 
 
 def _convolution(setting: Setting) -> Any:
-    kind: Any = vars(estimators)["TSConvRidgeClassifier"]
-    return kind(random_state=setting.seed)
+    return estimators.TSConvRidgeClassifier(random_state=setting.seed)
 
 
 def _scikit(module: str, classifier: str, regressor: str, **options: Any) -> Callable[..., Any]:
@@ -247,17 +240,6 @@ COMPARED: dict[str, Method] = {
 }
 
 
-def has_convolution() -> bool:
-    """Return whether this version has the convolution in one pass.
-
-    Returns
-    -------
-    bool
-        True if :mod:`tensorswitch.estimators` has it.
-    """
-    return hasattr(estimators, "TSConvRidgeClassifier")
-
-
 def methods_for(task: str, images: bool) -> list[str]:
     """Return the methods that suit a problem.
 
@@ -276,5 +258,5 @@ def methods_for(task: str, images: bool) -> list[str]:
     return [
         name
         for name, method in COMPARED.items()
-        if task in method.tasks and (not method.images or (images and has_convolution()))
+        if task in method.tasks and (images or not method.images)
     ]

@@ -314,15 +314,13 @@ def _convolution(experiment: Experiment, data: Dataset) -> Result:
     """Fit the convolution in one pass to images as they are."""
     if data.train_images.ndim != 4:
         raise ValueError(f"conv-rr needs images, but {data.name} has rows of features")
-    if not hasattr(estimators, "TSConvRidgeClassifier"):
-        raise ValueError("this version of tensorswitch has no conv-rr")
     # The split of the protocol, without its preprocessing.
     images = data.train_images.transpose(0, 2, 3, 1)
     order = np.random.default_rng(0).permutation(len(images))
     held = VALIDATION if len(images) >= 5 * VALIDATION else len(images) // 5
     train, validation = order[: len(images) - held], order[len(images) - held :]
     start = time.perf_counter()
-    model: Any = vars(estimators)["TSConvRidgeClassifier"](random_state=experiment.seed)
+    model = estimators.TSConvRidgeClassifier(random_state=experiment.seed)
     model.fit(images[train], data.train_labels[train])
     seconds = time.perf_counter() - start
     test = _error(model.predict(data.test_images.transpose(0, 2, 3, 1)), data.test_labels)
