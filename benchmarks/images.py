@@ -134,11 +134,14 @@ def summarise() -> str:
     lines += ["| data | features | rows | test error, % | seconds | peak GB |", "|---" * 6 + "|"]
     for key, same in _grouped(rows, "accuracy", "data", "features"):
         lines.append(f"| {key[0]} | {int(key[1]):,} | {int(same[0]['rows']):,} | {_mean(same)} |")
-    lines += ["", "| data | code | features | validation error, % | seconds | peak GB |"]
-    lines.append("|---" * 6 + "|")
-    for key, same in _grouped(rows, "codes", "data", "code", "features"):
+    codes = _grouped(rows, "codes", "data", "code", "features")
+    if codes:
+        lines += ["", "| data | code | features | validation error, % | seconds | peak GB |"]
+        lines.append("|---" * 6 + "|")
+    for key, same in codes:
         lines.append(f"| {key[0]} | {key[1]} | {int(key[2]):,} | {_mean(same)} |")
-    _draw(rows)
+    if any(row["part"] == "rows" for row in rows):
+        _draw(rows)
     return "\n".join(lines) + "\n"
 
 
