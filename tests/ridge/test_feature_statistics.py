@@ -97,3 +97,18 @@ def test_files_keep_the_sums(tmp_path):
     again = FeatureStatistics.load(tmp_path / "sums")
     assert isinstance(again, FeatureStatistics)
     torch.testing.assert_close(again.solve("cv").weight, sums.solve("cv").weight, rtol=0, atol=0)
+
+
+def test_a_constant_feature_gets_no_weight_at_any_scale():
+    z, t, _ = rows()
+    z[:, 3] = 1.0
+    for scale in (1.0, 1e-4, 1e-30):
+        scaled = z.clone()
+        scaled[:, torch.arange(FEATURES) != 3] *= scale
+        sums = statistics(folds=3).update(scaled, t)
+        solution = sums.solve("0.1 mean", fit_intercept=True)
+        assert (solution.weight[3] == 0).all()
+        outputs = scaled @ solution.weight + solution.intercept
+        if scale == 1.0:
+            expected = outputs
+        torch.testing.assert_close(outputs, expected, rtol=1e-6, atol=1e-6)

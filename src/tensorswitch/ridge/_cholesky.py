@@ -106,6 +106,17 @@ class SymmetricPanels:
         for (start, stop), panel in zip(self.spans, self.panels, strict=True):
             panel.addr_(v[start:stop], v[:stop], alpha=factor)
 
+    def isolate(self, places: Tensor, value: float) -> None:
+        """Replace some rows and columns by those of ``value`` times the identity."""
+        for place in places.tolist():
+            for (start, stop), panel in zip(self.spans, self.panels, strict=True):
+                if start <= place < stop:
+                    panel[place - start] = 0
+                    panel[:, place] = 0
+                    panel[place - start, place] = value
+                elif place < start:
+                    panel[:, place] = 0
+
     def add_products(self, left: Tensor, right: Tensor, factor: float = 1.0) -> None:
         """Add ``factor · leftᵀ right``, a symmetric product, with half of its operations."""
         for (start, stop), panel in zip(self.spans, self.panels, strict=True):

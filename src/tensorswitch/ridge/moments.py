@@ -21,6 +21,7 @@ from tensorswitch.ridge._layouts import Dense, Layout
 __all__ = ["Moments", "System"]
 
 DENSE = Dense()
+ROUNDING = 64  # of centred sums of squares, in units of the precision
 
 
 @dataclass(frozen=True)
@@ -184,6 +185,12 @@ class System:
             energy = (energy - moments.rows * self.target_mean.square()).clamp(min=0)
             spread = torch.outer(moments.feature_sum.double(), self.target_mean)
             self.right = (moments.cross.double() - spread).to(moments.cross)
+            # What is left of a constant feature, such as the input for biases, is rounding error.
+            whole = moments.layout.diagonal(moments.gram)
+            centred = whole - moments.rows * self.feature_mean.square()
+            least = ROUNDING * torch.finfo(moments.gram.dtype).eps
+            self.constant = (centred <= least * whole).nonzero().flatten()
+            self.right[self.constant] = 0
         self.energy = float(energy.sum())
 
     def mean_diagonal(self) -> float:
@@ -191,6 +198,7 @@ class System:
         diagonal = self.moments.layout.diagonal(self.moments.gram)
         if self.fit_intercept:
             diagonal = diagonal - self.moments.rows * self.feature_mean.square()
+            diagonal[self.constant] = 0
         return max(0.0, float(diagonal.mean()))
 
     def factorise(self, shift: float) -> CholeskyFactor:
@@ -209,6 +217,7 @@ class System:
         panels = self.moments.layout.panels(self.moments.gram)
         if self.fit_intercept:
             panels.add_outer(self.feature_mean, -self.moments.rows)
+            panels.isolate(self.constant, self.mean_diagonal() or 1.0)
         return panels.cholesky(shift)
 
     def solve(self, alpha: float) -> Tensor:
