@@ -88,8 +88,8 @@ class CentredTiles:
         return result
 
     def __matmul__(self, v: Tensor) -> Tensor:
-        """Return ``A v`` for v orthogonal to u."""
-        return self.project(self._scaled(v))
+        """Return ``A v``; what rounding adds to v along u would be multiplied by ``‖K u‖``."""
+        return self.project(self._scaled(self.project(v)))
 
     def sampled_factor(self, rows: Tensor) -> Tensor:
         """Rows of this rank of ``B``, (rows, sampled rows), with ``B Bᵀ = A_nm A_mm⁻¹ A_mn``."""
@@ -204,7 +204,7 @@ def solve_large(
     goal = kernel.project(targets.double() * kernel.roots[:, None])
     norm = goal.norm(dim=0).clamp(min=tiny)
     beta, residual = torch.zeros_like(goal), goal.clone()
-    ready = precondition(residual)
+    ready = kernel.project(precondition(residual))
     direction, rho = ready, (residual * ready).sum(0)
     worst, iteration = float((residual.norm(dim=0) / norm).max()), 0
     while worst > tol and iteration < max_iter:
