@@ -114,7 +114,86 @@ class Routes:
         if self.source is None:
             check_shape("x", x, (self.gates.shape[0], None), "(rows, in_features)")
         else:
+            check_shape("x", x, (None, None), "(rows, in_features)")
             _check_range("source", self.source, x.shape[0])
+
+    def expand(self, x: Tensor) -> Tensor:
+        """Return the expanded tensor, ``Z_t = Σ_p h_p ⊗ x_source(p)`` over the pairs of target t.
+
+        Parameters
+        ----------
+        x : Tensor of shape (rows, in_features)
+            Input rows.
+
+        Returns
+        -------
+        Tensor of shape (output rows, units, in_features)
+            What :func:`tensorswitch.switched_linear` applies its weights to without forming it.
+
+        Examples
+        --------
+        >>> routes = Routes(torch.tensor([[True], [True]]), target=torch.tensor([0, 0]), rows=1)
+        >>> routes.expand(torch.tensor([[1.0, 2.0], [10.0, 20.0]]))
+        tensor([[[11., 22.]]])
+        """
+        self.check_source(x)
+        copies = x if self.source is None else x.index_select(0, self.source)
+        z = self.gates[:, :, None] * copies[:, None, :]
+        if self.target is None or self.rows is None:
+            return z
+        return z.new_zeros(self.rows, *z.shape[1:]).index_add(0, self.target, z)
+
+    def aligned(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return one input row and one row of gates for each output row.
+
+        This view of the routes is all that boolean gates can express: ``Z_t = h_t ⊗ x_t``. It
+        exists if no output row adds up several input rows. An output row without open gates has
+        an input row of zeros.
+
+        Parameters
+        ----------
+        x : Tensor of shape (rows, in_features)
+            Input rows.
+
+        Returns
+        -------
+        x : Tensor of shape (output rows, in_features)
+            The input row that each output row copies.
+        gates : bool Tensor of shape (output rows, units)
+            Its open units.
+
+        Raises
+        ------
+        ValueError
+            If several pairs with open gates have the same target.
+
+        Examples
+        --------
+        >>> gates = torch.tensor([[True, False], [False, True]])
+        >>> routes = Routes(gates, target=torch.tensor([1, 0]), rows=2)
+        >>> routes.aligned(torch.tensor([[1.0], [10.0]]))
+        (tensor([[10.],
+                [ 1.]]), tensor([[False,  True],
+                [ True, False]]))
+        """
+        self.check_source(x)
+        copies = x if self.source is None else x.index_select(0, self.source)
+        if self.target is None or self.rows is None:
+            return copies, self.gates
+        used = self.gates.any(1).nonzero().flatten()
+        target = self.target[used]
+        shared = (torch.bincount(target, minlength=self.rows) > 1).nonzero().flatten()
+        if len(shared):
+            raise ValueError(
+                f"several input rows add to output row {int(shared[0])}, but boolean gates copy "
+                "one row; form the expanded tensor with Routes.expand() and use it as features"
+            )
+        rows = copies.new_zeros(self.rows, copies.shape[1])
+        gates = self.gates.new_zeros(self.rows, self.gates.shape[1])
+        return (
+            rows.index_copy(0, target, copies[used]),
+            gates.index_copy(0, target, self.gates[used]),
+        )
 
 
 def _check_range(name: str, index: Tensor, rows: int | None) -> None:

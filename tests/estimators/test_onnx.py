@@ -20,6 +20,9 @@ def table(rows=120):
 
 MODELS = {
     "ridge": lambda X, y: TSRidgeClassifier((8,), random_state=0).fit(X, y),
+    "ridge with maxout": lambda X, y: TSRidgeClassifier(
+        (8, 4), switch="maxout", random_state=0
+    ).fit(X, y),
     "ridge with components": lambda X, y: TSRidgeRegressor(
         (6, 4), components=3, random_state=0
     ).fit(X, np.column_stack([y, -y])),
@@ -52,7 +55,7 @@ def test_the_module_computes_the_outputs(name):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ["ridge", "mlp"])
+@pytest.mark.parametrize("name", ["ridge", "ridge with maxout", "mlp"])
 def test_a_file_runs_in_onnx_runtime(name, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     X, y = table()

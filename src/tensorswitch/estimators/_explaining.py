@@ -48,7 +48,7 @@ class ExplainedRidge:
         step = max(1, BLOCK // (inputs[0] * inputs[1] + len(chains)))
         for begin in range(0, len(X), step):
             x = front(X[begin : begin + step])
-            gates = combine_gates(deep_gates(x, front.gate_weights)).to(chains)
+            gates = combine_gates(deep_gates(x, front.gate_weights, front.switch)).to(chains)
             effective = (gates @ chains).reshape(len(x), *inputs)
             slopes = torch.einsum("fi,rio->rof", jacobian, effective)
             rows = from_numpy(X[begin : begin + step]) - centre
@@ -75,7 +75,7 @@ class ExplainedRidge:
         """
         X = self._checked(X)
         front = self._fitted.front
-        gates = deep_gates(front(X), front.gate_weights)
+        gates = deep_gates(front(X), front.gate_weights, front.switch)
         return torch.cat(gates, dim=1).numpy()
 
     def nearest_rows(

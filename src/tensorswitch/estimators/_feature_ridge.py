@@ -21,6 +21,7 @@ from tensorswitch.ridge.dispatch import Solved
 from tensorswitch.ridge.folds import FOLDS
 from tensorswitch.ridge.penalty import penalties
 from tensorswitch.ridge.rows import fold_of_hashes
+from tensorswitch.switches import AllOpen, Switch
 
 CHUNK_BYTES = 1 << 27  # of features made at a time by fit
 FOLDED_FEATURES = 2048  # up to which each fold is left out in turn; beyond, only the first
@@ -35,6 +36,7 @@ class FeatureFront(NamedTuple):
     scaling: Scaling
     intercept: bool
     gate_weights: list[Tensor]
+    switch: Switch = AllOpen()
 
     @classmethod
     def of(

@@ -72,7 +72,8 @@ def ridge_network(front: Any, coef: np.ndarray, intercept: np.ndarray | None) ->
         dtype=gate_weights[0].dtype,
     )
     *gates, n_in, outputs = coef.shape
-    readout = TensorSwitching(n_in, gates[::-1], outputs, dtype=gate_weights[0].dtype)
+    sizes, dtype = gates[::-1], gate_weights[0].dtype
+    readout = TensorSwitching(n_in, sizes, outputs, switch=front.switch, dtype=dtype)
     with torch.no_grad():
         for parameter, weight in zip(readout.gate_weights, gate_weights, strict=True):
             parameter.copy_(weight)

@@ -254,6 +254,7 @@ def _object(value: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
         raise ValueError(f"there is no class {value['object']!r}")
     fields = {k: _decode(v, tensors) for k, v in value["fields"].items()}
     if issubclass(kind, tuple):
+        fields = {**kind._field_defaults, **fields}  # type: ignore[attr-defined]
         return tuple.__new__(kind, [fields[name] for name in kind._fields])  # type: ignore[attr-defined]
     made = object.__new__(kind)
     for name, field in fields.items():

@@ -29,6 +29,7 @@ from tensorswitch.features import (
     pixel_shares,
     reduced,
 )
+from tensorswitch.switches import AllOpen, Switch
 
 __all__ = ["TSConvRidgeClassifier"]
 
@@ -48,6 +49,7 @@ class ImageFront(NamedTuple):
     intercept: bool
     gate_weights: list[Tensor]
     scaling: Scaling
+    switch: Switch = AllOpen()
 
     def images(self, X: np.ndarray) -> Tensor:
         """Return flat rows as images with the channels first."""

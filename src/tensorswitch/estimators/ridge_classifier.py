@@ -23,6 +23,7 @@ from tensorswitch.estimators._transaction import unchanged_on_error
 from tensorswitch.kernel_ridge import Calibration
 from tensorswitch.ridge.rows import fold_of_hashes
 from tensorswitch.ridge.solving import left_out_readouts
+from tensorswitch.switches import Switch
 
 __all__ = ["TSRidgeClassifier"]
 
@@ -77,6 +78,7 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
         gates: Sequence[int] | int | str = "auto",
         alpha: float | str | Sequence[float | str] = "cv",
         *,
+        switch: Switch | str = "relu",
         solver: str = "auto",
         standardize: Any = "auto",
         components: int | None = None,
@@ -93,6 +95,7 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
         super().__init__(
             gates,
             alpha,
+            switch=switch,
             solver=solver,
             standardize=standardize,
             components=components,
