@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from tensorswitch.estimators._documented import with_shared
 
-T = TypeVar("T", bound=type)
+__all__ = ["documented"]
 
 PARAMETERS = """gates : "auto", int or sequence of int, default="auto"
         Number of gates of each layer, ``(n_1, …, n_L)``. An integer is a single layer. "auto" is
@@ -88,14 +88,11 @@ REFERENCES = """References
 """
 
 
-def documented(cls: T) -> T:
-    """Fill in what is shared, so that it is written once."""
-    shared = {
-        "{parameters}": PARAMETERS,
-        "{last parameters}": LAST_PARAMETERS,
-        "{attributes}": ATTRIBUTES,
-        "{references}": REFERENCES,
+documented = with_shared(
+    {
+        "parameters": PARAMETERS,
+        "last parameters": LAST_PARAMETERS,
+        "attributes": ATTRIBUTES,
+        "references": REFERENCES,
     }
-    for name, text in shared.items():
-        cls.__doc__ = (cls.__doc__ or "").replace(name, text.rstrip())
-    return cls
+)
