@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from tensorswitch._memory import available_memory
 from tensorswitch._progress import progress_bar
@@ -117,16 +117,6 @@ class TSKernelRidgeBase(ExplainedKernelRidge, BaseEstimator):  # type: ignore[mi
         outputs[: search.loo_rows] = left_out.numpy()
         result: np.ndarray = outputs[search.data.place]
         return result
-
-    def _weights(self, X: np.ndarray, sample_weight: Any) -> np.ndarray | None:
-        if sample_weight is None:
-            return None
-        weight: np.ndarray = _check_sample_weight(
-            sample_weight, X, dtype=np.float64, ensure_non_negative=True
-        )
-        if not weight.any():
-            raise ValueError("sample_weight is zero for every row")
-        return weight
 
     def _outputs(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "kernel_")

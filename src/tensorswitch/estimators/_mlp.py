@@ -14,7 +14,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tensorswitch._checks import check_above_zero, check_number, check_positive, from_numpy
 from tensorswitch._progress import progress_bar
@@ -250,16 +250,6 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
 
     def _scales_targets(self) -> bool:
         return self._loss == "squared"
-
-    def _weights(self, X: np.ndarray, sample_weight: Any) -> np.ndarray | None:
-        if sample_weight is None:
-            return None
-        weight: np.ndarray = _check_sample_weight(
-            sample_weight, X, dtype=np.float64, ensure_non_negative=True
-        )
-        if not weight.any():
-            raise ValueError("sample_weight is zero for every row")
-        return weight
 
     def _start(self, n_in: int, outputs: int, random: np.random.RandomState) -> None:
         rate = self._learning_rate()

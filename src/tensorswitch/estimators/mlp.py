@@ -12,6 +12,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from tensorswitch.estimators._inputs import sample_weights
 from tensorswitch.estimators._labels import check_classes, check_partial_fit, class_places
 from tensorswitch.estimators._mlp import TSMLPBase
 from tensorswitch.estimators._mlp_docs import documented
@@ -127,7 +128,7 @@ class TSMLPClassifier(ClassifierMixin, TSMLPBase):  # type: ignore[misc]
         """
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
         check_classification_targets(y)
-        weight = self._weights(X, sample_weight)
+        weight = sample_weights(X, sample_weight)
         classes = check_classes(y if weight is None else y[weight > 0])
         if (
             self.warm_start
@@ -174,7 +175,7 @@ class TSMLPClassifier(ClassifierMixin, TSMLPBase):  # type: ignore[misc]
                 "pass a dict of weights to use it with partial_fit"
             )
         self.classes_ = known
-        weight = self._by_class(targets, self._weights(X, sample_weight))
+        weight = self._by_class(targets, sample_weights(X, sample_weight))
         return self._partial_fit(X, targets, weight, len(known), first)
 
     def _by_class(self, targets: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
@@ -276,7 +277,7 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, TSMLPBase):  # type: igno
             self, X, y, dtype=[np.float64, np.float32], order="C", multi_output=True, y_numeric=True
         )
         targets = self._targets(y, self.warm_start and hasattr(self, "_learner"))
-        return self._fit(X, targets, self._weights(X, sample_weight), targets.shape[1])
+        return self._fit(X, targets, sample_weights(X, sample_weight), targets.shape[1])
 
     @unchanged_on_error
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -308,7 +309,7 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, TSMLPBase):  # type: igno
             y_numeric=True,
         )
         targets = self._targets(y, not first)
-        weight = self._weights(X, sample_weight)
+        weight = sample_weights(X, sample_weight)
         return self._partial_fit(X, targets, weight, targets.shape[1], first)
 
     _shape: tuple[int, ...]

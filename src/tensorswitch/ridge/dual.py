@@ -11,8 +11,8 @@ from torch import Tensor
 
 from tensorswitch.ridge._cholesky import CholeskyFactor, SingularError, SymmetricPanels
 from tensorswitch.ridge._solution import Solution, mean_diagonal
-from tensorswitch.ridge.gcv import gcv_score
-from tensorswitch.ridge.penalty import Alpha, effective_rows, least_error, log, penalties
+from tensorswitch.ridge.gcv import gcv_score, while_regular
+from tensorswitch.ridge.penalty import Alpha, effective_rows, least_error, penalties
 from tensorswitch.ridge.problem import Problem, check_some_rows
 from tensorswitch.ridge.readout import ReadoutMap, outer_first
 from tensorswitch.ridge.rows import distinct_rows
@@ -212,14 +212,7 @@ class _DualSystem:
         if len(self.goal) > EIGEN_ROWS:
             find = self._by_factor
         errors: list[float] = []
-        for value in values:
-            try:
-                dual, diagonal = find(value)
-            except SingularError:
-                if not errors:  # smaller values are worse conditioned, so they would fail too
-                    raise
-                log.info("alpha %.3g is too small for working precision and is skipped", value)
-                break
+        for value, (dual, diagonal) in while_regular(values, find):
             if selection == "cv":
                 residuals = self._residuals(dual, diagonal, value)
                 errors.append((float(residuals.square().sum()) + self.within) / self.total)

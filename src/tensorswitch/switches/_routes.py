@@ -94,6 +94,11 @@ class Routes:
             check_shape("x", x, (None, None), "(rows, in_features)")
             _check_range("source", self.source, x.shape[0])
 
+    def _copies(self, x: Tensor) -> Tensor:
+        """Return the input row of each pair."""
+        self.check_source(x)
+        return x if self.source is None else x.index_select(0, self.source)
+
     def expand(self, x: Tensor) -> Tensor:
         """Return the expanded tensor, ``Z_t = Σ_p h_p ⊗ x_source(p)`` over the pairs of target t.
 
@@ -113,8 +118,7 @@ class Routes:
         >>> routes.expand(torch.tensor([[1.0, 2.0], [10.0, 20.0]]))
         tensor([[[11., 22.]]])
         """
-        self.check_source(x)
-        copies = x if self.source is None else x.index_select(0, self.source)
+        copies = self._copies(x)
         z = self.gates[:, :, None] * copies[:, None, :]
         if self.target is None or self.rows is None:
             return z
@@ -153,8 +157,7 @@ class Routes:
                 [ 1.]]), tensor([[False,  True],
                 [ True, False]]))
         """
-        self.check_source(x)
-        copies = x if self.source is None else x.index_select(0, self.source)
+        copies = self._copies(x)
         if self.target is None or self.rows is None:
             return copies, self.gates
         used = self.gates.any(1).nonzero().flatten()
