@@ -195,7 +195,7 @@ def _euler(model: KernelModel, z: Tensor) -> Tensor:
     unit_y = model.support / lengths.clamp(min=tiny)
     cosine = unit_x @ unit_y.t()
     value, slope = kappa(cosine, model.kind, model.depth)
-    slope[cosine > 1 - 4 * torch.finfo(z.dtype).eps] = 0  # a row meets itself
+    slope[cosine > 1 - 4 * torch.finfo(z.dtype).eps] = 0  # the same row twice
     rest = value - cosine * slope
     shares = []
     for column in (model.coef * lengths).unbind(1):

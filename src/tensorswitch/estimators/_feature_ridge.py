@@ -30,7 +30,7 @@ FOLDED_FEATURES = 2048  # up to which each fold is left out in turn; beyond, onl
 class FeatureFront(NamedTuple):
     """The step before the readout: scaling of the columns.
 
-    ``gate_weights`` has the unit that is always open, as :class:`FeatureStatistics` has it.
+    ``gate_weights`` has the unit that is always open, as in :class:`FeatureStatistics`.
     """
 
     scaling: Scaling
@@ -103,7 +103,7 @@ class FeatureRidge(Mergeable):
         fold = fold_of_hashes(row_hashes_of(X), sums.folds)
         parts = list(self._chunks(X, fitted))
         several = len(parts) > 1 or self._variant_count(fitted) > 1
-        changed = sums.copy() if several else sums  # so that a later chunk may fail
+        changed = sums.copy() if several else sums  # so that nothing changes if a later chunk fails
         for part in parts:
             t = self._scaled(targets[part], fitted)
             for x in self._variants(X[part], fitted):
@@ -140,7 +140,7 @@ class FeatureRidge(Mergeable):
         budget = 0.7 * available_memory() if given is None else given * 2**30
         one = gram_bytes(features, dtype)
         fixed = 3 * CHUNK_BYTES + 6 * features * out * 8
-        # Beside the sums of the parts, solving takes those of all rows and a factor.
+        # Besides the sums of the parts, solving needs those of all rows and a factor.
         choices: list[tuple[int, dict[str, Any]]] = [(0, {"folds": 1})]
         if wanted:
             choices.insert(0, (2, {"folds": FOLDS, "held_out": True}))

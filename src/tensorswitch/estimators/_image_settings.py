@@ -13,7 +13,7 @@ from tensorswitch.features import PatchBank2d, default_patch_sizes, learn_patch_
 from tensorswitch.ridge import FeatureStatistics, gram_bytes
 
 GRIDS = (2, 3)
-SAMPLE, JUDGED = 4_000, 1_500  # images tried with, and how many of them judge
+SAMPLE, JUDGED = 4_000, 1_500  # images for trying settings, and how many are left out
 TRIED_FEATURES = 1_536
 TRIED_PENALTY = "0.1 mean"
 LEARNED = 5_000  # images that patches are learned from
@@ -21,11 +21,11 @@ LADDER = (512, 1024, 2048, 4096, 6144, 8192, 12288, 16384, 20480, 24576, 32768)
 DEFAULT_FEATURES = 8_192
 FEATURES_PER_IMAGE = 2  # at most, since the time to solve grows with the cube of the features
 WORTH = 0.99  # mirror images double the time, so they must lower the error by more
-FEWEST = 60  # images with which anything is tried
+FEWEST = 60  # with fewer images, no settings are tried
 
 
 class Settings(NamedTuple):
-    """What was chosen."""
+    """The chosen settings."""
 
     grid: int
     sizes: tuple[int, ...]

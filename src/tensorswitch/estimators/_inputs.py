@@ -1,4 +1,4 @@
-"""Validation of rows: sparse ones become dense, and tables of words get a useful error."""
+"""Validation of rows: sparse ones become dense, and tables with text get a useful error."""
 
 from __future__ import annotations
 

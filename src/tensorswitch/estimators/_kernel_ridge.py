@@ -79,7 +79,7 @@ class TSKernelRidgeBase(ExplainedKernelRidge, BaseEstimator):  # type: ignore[mi
             yield lambda note: bar(note=note)
 
     def _options(self) -> dict[str, Any]:
-        """Return what is tried, a single value where it is fixed."""
+        """Return the values to try, a single one where it is fixed."""
         kinds = KINDS if self.kernel == "auto" else (check_kind(self.kernel),)
         depths = DEPTHS if _is_auto(self.depth) else (check_depth(self.depth),)  # type: ignore[arg-type]
         biases = BIASES if _is_auto(self.bias) else (_number("bias", self.bias),)
@@ -104,7 +104,7 @@ class TSKernelRidgeBase(ExplainedKernelRidge, BaseEstimator):  # type: ignore[mi
         return min(DIRECT_ROWS, int((budget / (8 * MATRICES)) ** 0.5))
 
     def _keep(self, search: Search, X: np.ndarray, used: np.ndarray, weight: Any) -> np.ndarray:
-        """Set what both have; return the leave-one-out outputs of the rows that were used."""
+        """Set the shared attributes; return the leave-one-out outputs of the rows used."""
         chosen = search.chosen
         self._model = search.model
         self.kernel_, self.depth_, self.bias_ = chosen.kind, chosen.depth, chosen.bias

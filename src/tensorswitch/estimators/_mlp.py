@@ -23,9 +23,9 @@ from tensorswitch.estimators._onnx import OnnxMixin
 from tensorswitch.models import mlp
 from tensorswitch.training import Learner, Rows
 
-BATCHES = (32, 128)  # the least and most rows of a step, if these are chosen
+BATCHES = (32, 128)  # the range of batch_size="auto"
 CONSTANT = 2.0  # the constant input, in standard deviations of the others
-RATES = (1e-3, 2e-4)  # learning rates, if chosen; the second of a readout that starts at zero
+RATES = (1e-3, 2e-4)  # learning rates of "auto"; the second if the readout starts at zero
 EARLY_ROWS = 100  # from which rows are held out by default
 
 

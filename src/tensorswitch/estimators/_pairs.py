@@ -144,7 +144,7 @@ def vote(decisions: np.ndarray, n_classes: int) -> np.ndarray:
 
 
 def prepared(X: np.ndarray, normalize: bool, constant: float = 0.0) -> np.ndarray:
-    """Return the rows at unit length if asked for, with a constant column unless it is zero."""
+    """Return rows, of unit length if requested, with a constant column unless it is zero."""
     X = unit_rows(X) if normalize else X
     if not constant:
         return X
@@ -154,7 +154,7 @@ def prepared(X: np.ndarray, normalize: bool, constant: float = 0.0) -> np.ndarra
 def constant_input(
     bias: Any, X: np.ndarray, normalize: bool, weight: np.ndarray | None = None
 ) -> float:
-    """Return the constant that ``bias`` asks for; True is the root mean square length of rows."""
+    """Return the constant that ``bias`` stands for; True is the root mean square length of rows."""
     if isinstance(bias, bool | np.bool_):
         if not bias or normalize:
             return float(bias)

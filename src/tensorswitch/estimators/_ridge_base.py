@@ -260,7 +260,7 @@ class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[mis
                 hashes[torch.from_numpy(sample)],
             )
             errors[name] = leave_one_out(problem, TRIED, bool(self.fit_intercept))
-        # Columns of their own need no explanation; a common factor must be clearly better.
+        # Scaling each column is the usual choice; a common factor must be clearly better.
         return Scaling.fit(
             "common" if errors["common"] < 0.98 * errors["columns"] else "columns", *found
         )

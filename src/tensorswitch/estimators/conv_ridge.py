@@ -369,7 +369,7 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         array = np.asarray(X)
         shape = self.image_shape
         if not len(array):
-            raise ValueError("there are no images")
+            raise ValueError("X contains no images")
         as_images(array[:1], shape)  # raises if these are not images
         if channels_first(array.shape):
             array = array.transpose(0, 2, 3, 1)

@@ -316,7 +316,7 @@ class TSKernelRidgeRegressor(MultiOutputMixin, RegressorMixin, TSKernelRidgeBase
     def predict(
         self, X: Any, return_std: bool = False
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """Predict targets, with their standard deviations if asked for.
+        """Predict targets, with their standard deviations if requested.
 
         Parameters
         ----------

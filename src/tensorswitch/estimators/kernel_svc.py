@@ -58,8 +58,8 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Whether to scale samples to unit length first, as in the paper's experiments.
     bias : bool or float, default=True
         The constant input, without which the kernels are blind to the length of rows. True is the
-        root mean square length of the training rows (1 if they have unit length); False, as in the
-        paper's experiments, is none.
+        root mean square length of the training rows (1 if they have unit length); False adds
+        none, as in the paper's experiments.
     class_weight : None, "balanced" or dict, default=None
         Factor on C of each class, as in :class:`sklearn.svm.SVC`.
     tol : float, default=1e-3

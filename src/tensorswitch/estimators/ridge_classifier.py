@@ -187,7 +187,7 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
     @available_if(can_update)  # type: ignore[untyped-decorator]
     @unchanged_on_error
     def remove(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Take rows out again, as if they had never been there.
+        """Remove rows that were fitted, as if they had never been seen.
 
         Parameters
         ----------
@@ -298,8 +298,8 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
         front = self._fitted.front
         if statistics.folds == 1:
             log.warning(
-                "probabilities are calibrated on rows that were learned from, since there is no "
-                "memory for the sums of folds; they may be too confident"
+                "probabilities are calibrated on training rows, since the sums of folds do not fit "
+                "into memory; they may be too confident"
             )
             return self._readout(held.x, solution.weight, solution.intercept).numpy()
         folds = fold_of_hashes(held.hashes, statistics.folds)

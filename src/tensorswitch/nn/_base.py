@@ -74,7 +74,7 @@ class Switching(nn.Module):
 
 
 class OneLayer(Switching):
-    """Base class of the layers with one layer of gates: :class:`SwitchedLinear` and the like."""
+    """Base class of :class:`SwitchedLinear` and :class:`SwitchedConv2d`: one layer of gates."""
 
     gates: int
     switch: Switch

@@ -151,7 +151,7 @@ class _DualSystem:
         self.mean = mean_diagonal(rows, gates, weight)
         self.features = rows.shape[1] * math.prod(h.shape[1] for h in gates)
         self.goal, self.kernel = self.targets * self.root, _kernel_rows(rows * self.root, gates)
-        # What the mean of the targets leaves of merged rows, no readout can explain.
+        # No readout can explain how targets of merged rows differ from their mean.
         self.within = self._within(targets, sample_weight)
         if fit_intercept:
             self._centre()

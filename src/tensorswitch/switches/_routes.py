@@ -178,7 +178,7 @@ class Routes:
 
 def _check_range(name: str, index: Tensor, rows: int | None) -> None:
     if torch.compiler.is_compiling() or index.device.type != "cpu" or not index.numel():
-        return  # the numbers are not there yet, or reading them would wait for the device
+        return  # the values are not known yet, or reading them would synchronise with the device
     least, most = int(index.min()), int(index.max())
     if least < 0 or (rows is not None and most >= rows):
         valid = "at least 0" if rows is None else f"between 0 and {rows - 1}"

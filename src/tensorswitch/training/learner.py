@@ -149,7 +149,7 @@ class Learner:
         self.generator = torch.Generator()
         self.generator.set_state(state["generator"])
 
-    @strategy_by("rule")  # a resumed run repeats an uninterrupted one bit by bit
+    @strategy_by("rule")  # a resumed run repeats an uninterrupted one bit for bit
     def epoch(self, rows: Rows, watch: Callable[[], None] | None = None) -> tuple[float, float]:
         """Train for one pass over the rows, in a new random order.
 
@@ -174,7 +174,7 @@ class Learner:
         """
         if not len(rows.x) or len(rows.x) != len(rows.y):
             raise ValueError(
-                "training needs rows, each with its target; "
+                "training needs at least one row, and one target per row; "
                 f"got {len(rows.x)} rows and {len(rows.y)} targets"
             )
         self.network.train()
