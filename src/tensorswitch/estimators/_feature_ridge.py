@@ -43,12 +43,12 @@ class FeatureFront(NamedTuple):
         cls, scaling: Scaling, intercept: bool, features: int, dtype: torch.dtype
     ) -> FeatureFront:
         """Return the front for a number of features."""
-        return cls(scaling, intercept, [torch.zeros(1, features, dtype=dtype)])
+        return cls(scaling, intercept, [torch.zeros(1, features, dtype=dtype, device="cpu")])
 
     def __call__(self, X: Any) -> Tensor:
         """Return the scaled features, made block by block."""
         width = self.gate_weights[0].shape[1]
-        result = torch.empty(X.shape[0], width, dtype=self.gate_weights[0].dtype)
+        result = self.gate_weights[0].new_empty(X.shape[0], width)
         for part, rows in rows_of(X):
             result[part] = from_numpy(np.ascontiguousarray(self.scaling(rows)))
         return result
@@ -128,7 +128,7 @@ class FeatureRidge(Mergeable):
         alphas, selection = penalties(self.alpha, 1.0, self.selection)
         wanted = self._left_out_wanted or (len(alphas) > 1 and selection == "cv")
         options = self._fold_options(x.shape[1], t.shape[1], x.dtype, wanted)
-        kept = {"dtype": x.dtype, "forgetting": self.forgetting, **options}
+        kept = {"dtype": x.dtype, "device": x.device, "forgetting": self.forgetting, **options}
         return FeatureStatistics(x.shape[1], t.shape[1], **kept)
 
     def _fold_options(

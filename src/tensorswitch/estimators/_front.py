@@ -92,7 +92,7 @@ class Front(NamedTuple):
     def __call__(self, X: Any) -> Tensor:
         """Return the inputs of the gates, of shape (rows, n_0), made block by block."""
         n_in = self.gate_weights[0].shape[1]
-        result = torch.empty(X.shape[0], n_in, dtype=self.gate_weights[0].dtype)
+        result = self.gate_weights[0].new_empty(X.shape[0], n_in)
         for part, rows in rows_of(X):
             rows = self.scaling(rows)
             if self.basis is not None:

@@ -26,7 +26,7 @@ class HeldRows(NamedTuple):
 
     def only(self, rows: Any) -> HeldRows:
         outputs = None if self.outputs is None else self.outputs[rows]
-        index = torch.as_tensor(rows)
+        index = torch.as_tensor(rows, device=self.x.device)
         return HeldRows(
             self.hashes[index], self.x[index], self.places[rows], self.weight[rows], outputs
         )

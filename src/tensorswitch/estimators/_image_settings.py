@@ -106,7 +106,7 @@ def _error(bank: PatchBank2d, images: Tensor, targets: Tensor, left_out: int, fl
     centre, deviation = z.mean(0), z.std(0)
     deviation = torch.where(deviation > 1e-6 * deviation.mean(), deviation, 1)
     z = (z - centre) / deviation
-    sums = FeatureStatistics(bank.out_features, targets.shape[1])
+    sums = FeatureStatistics(bank.out_features, targets.shape[1], device=images.device)
     sums.update(z[left_out:], targets[left_out:])
     if flip:
         mirror = (bank(images[left_out:].flip(3)) - centre) / deviation
@@ -162,8 +162,9 @@ def _speeds(bank: PatchBank2d, images: Tensor) -> tuple[float, float]:
     """Return seconds per image and feature, and per multiply-add of a symmetric product."""
     some = images[:64]
     rows, width = 512, 2048
-    z = torch.randn(rows, width, generator=torch.Generator().manual_seed(0))
-    sums = FeatureStatistics(width, 1)
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(rows, width, generator=generator, device="cpu")
+    sums = FeatureStatistics(width, 1, device="cpu")
     per_feature = _fastest(lambda: bank(some)) / (len(some) * bank.out_features)
     per_product = _fastest(lambda: sums.update(z, z[:, :1])) / (rows * width**2 / 2)
     return per_feature, per_product

@@ -33,9 +33,8 @@ class Mergeable(TSRidgeBase):
         check_is_fitted(self, "solver_")
         model = copy(self)
         front = self._fitted.front
-        dtype = front.gate_weights[0].dtype
-        x = torch.empty(1, front.gate_weights[0].shape[1], dtype=dtype)
-        t = torch.empty(1, self._sums().out_features, dtype=dtype)
+        x = torch.empty_like(front.gate_weights[0][:1])
+        t = x.new_empty(1, self._sums().out_features)
         model._statistics, model._solution = self._new_statistics(self._fitted, x, t), None
         if hasattr(self, "classes_"):
             model._held = self._held.only(np.empty(0, dtype=np.int64))._replace(outputs=None)
@@ -115,5 +114,5 @@ def _front_tensors(front: Any) -> list[Tensor]:
         elif isinstance(value, list):
             found += value
         elif isinstance(value, int | tuple):
-            found.append(torch.tensor(value))
+            found.append(torch.tensor(value, device="cpu"))
     return found

@@ -256,7 +256,7 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
         check_number(alpha=self.alpha)
         shape = self._network_shape()
         # The weights depend on random_state alone, and torch's global generator is not advanced.
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
             torch.manual_seed(random.randint(2**31))
             network = mlp(n_in + bool(self._scale.constant), outputs, **shape)
         if self._starts_at_zero():

@@ -223,7 +223,8 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         """
         front, solution = self._fitted.front, self.solution_
         weight = solution.weight * front.factor[:, None]
-        layer = nn.Linear(len(weight), weight.shape[1], dtype=weight.dtype)
+        options: Any = {"dtype": weight.dtype, "device": weight.device}
+        layer = nn.Linear(len(weight), weight.shape[1], **options)
         with torch.no_grad():
             layer.weight.copy_(weight.t())
             layer.bias.copy_(solution.intercept - front.centre.double() @ weight.double())
@@ -280,7 +281,7 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         square = z.var(0, correction=0)
         typical = float(square.mean())
         factor = torch.where(square > 0, (square + RARE**2 * typical).rsqrt(), 0)
-        unit = [torch.zeros(1, bank.out_features, dtype=dtype)]
+        unit = [torch.zeros(1, bank.out_features, dtype=dtype, device="cpu")]
         scaling = Scaling("columns", None, None)
         centre = z.mean(0)
         return ImageFront(bank, centre, factor, self.image_shape_, flips, True, unit, scaling)

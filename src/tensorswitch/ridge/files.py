@@ -100,11 +100,14 @@ def _statistics(
         "held_out": header.get("held_out", False),
     }
     out = tensors["target_energy"].shape[-1]
+    device = gate_weights[0].device
     if header.get("explicit", False):
-        result: RidgeStatistics = FeatureStatistics(gate_weights[0].shape[1], out, **options)
+        result: RidgeStatistics = FeatureStatistics(
+            gate_weights[0].shape[1], out, device=device, **options
+        )
     elif header.get("routed", False):
         units, inputs = gate_weights[0].shape
-        result = RouteStatistics(units, inputs, out, **options)
+        result = RouteStatistics(units, inputs, out, device=device, **options)
     else:
         options["switch"] = header.get("switch", "relu")
         result = RidgeStatistics(gate_weights, out, **options)

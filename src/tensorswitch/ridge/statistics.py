@@ -191,7 +191,7 @@ class RidgeStatistics(FoldSums):
         if self.forgetting < 1:
             for total in self._sums()[:-1]:
                 total *= self.forgetting
-            self._counts *= torch.tensor([self.forgetting, self.forgetting**2]).to(self._counts)
+            self._counts *= self._counts.new_tensor([self.forgetting, self.forgetting**2])
         self._accumulate(Rows(x, targets, sample_weight, gates), places, 1)
         self._torn = False
         return self
