@@ -24,6 +24,12 @@ class HeldRows(NamedTuple):
     weight: np.ndarray
     outputs: np.ndarray | None
 
+    @classmethod
+    def none(cls, like: Tensor) -> HeldRows:
+        """Return a sample without rows, with the features and the type of ``like``."""
+        hashes, x = like.new_empty(0, dtype=torch.int64), torch.empty_like(like[:0])
+        return cls(hashes, x, np.empty(0, dtype=np.int64), np.empty(0), None)
+
     def only(self, rows: Any) -> HeldRows:
         outputs = None if self.outputs is None else self.outputs[rows]
         index = torch.as_tensor(rows, device=self.x.device)

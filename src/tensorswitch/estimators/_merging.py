@@ -10,6 +10,8 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from tensorswitch.estimators._held_rows import HeldRows
+from tensorswitch.estimators._labels import check_classes
 from tensorswitch.estimators._ridge_base import TSRidgeBase
 from tensorswitch.estimators._transaction import unchanged_on_error
 
@@ -18,27 +20,43 @@ class Mergeable(TSRidgeBase):
     """``without_rows``, ``merge`` and ``all_reduce`` for models that keep sums of features."""
 
     _held: Any  # of classifiers
+    _lazy: dict[str, Any]
 
-    def without_rows(self) -> Self:
+    def without_rows(self, classes: Any = None) -> Self:
         """Return a model with the same features that has learned from no rows.
 
         Models of different rows can only be merged if they have the same features. Fit one to a
         sample, and let each machine start from what this method returns.
 
+        Parameters
+        ----------
+        classes : array-like of shape (n_classes,), optional
+            The classes of a new classifier, by default the same. Features do not depend on them, so
+            that those learned on one data set can serve another.
+
         Returns
         -------
         self : object
             A new model. It predicts once it has rows.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer than two classes, or classes are given to a regressor.
         """
         check_is_fitted(self, "solver_")
-        model = copy(self)
-        front = self._fitted.front
-        x = torch.empty_like(front.gate_weights[0][:1])
-        t = x.new_empty(1, self._sums().out_features)
-        model._statistics, model._solution = self._new_statistics(self._fitted, x, t), None
+        model, fitted = copy(self), self._fitted
+        unit = fitted.front.gate_weights[0]
         if hasattr(self, "classes_"):
-            model._held = self._held.only(np.empty(0, dtype=np.int64))._replace(outputs=None)
-            model._calibration = None
+            model.classes_ = self.classes_ if classes is None else check_classes(classes)
+            outputs = 1 if len(model.classes_) == 2 else len(model.classes_)
+            model._fitted = fitted = fitted._replace(shift=np.zeros(outputs))
+            model._held = HeldRows.none(unit)
+            model._lazy = {}
+        elif classes is not None:
+            raise ValueError("a regressor has no classes")
+        x, t = torch.empty_like(unit[:1]), unit.new_empty(1, len(fitted.shift))
+        model._statistics, model._solution = self._new_statistics(fitted, x, t), None
         return model
 
     @unchanged_on_error
@@ -76,7 +94,7 @@ class Mergeable(TSRidgeBase):
             self._grow(other.classes_)
             other._grow(self.classes_)
             self._held = self._held.joined(other._held)
-            self._calibration = None
+            self._lazy = {}
         self._sums().merge(other._sums())
         self._solution = None
         return self
@@ -95,7 +113,7 @@ class Mergeable(TSRidgeBase):
         self._sums().all_reduce()
         self._solution = None
         if hasattr(self, "classes_"):
-            self._calibration = None
+            self._lazy = {}
         return self
 
 

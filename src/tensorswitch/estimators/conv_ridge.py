@@ -228,7 +228,11 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         with torch.no_grad():
             layer.weight.copy_(weight.t())
             layer.bias.copy_(solution.intercept - front.centre.double() @ weight.double())
-        return nn.Sequential(deepcopy(front.bank), layer)
+        return nn.Sequential(deepcopy(front.bank), layer).eval()
+
+    def _input_shape(self) -> tuple[int, ...]:
+        height, width, channels = self.image_shape_
+        return channels, height, width
 
     def explain(self, X: Any) -> Explanation:
         """Return what each pixel contributes, exactly.
