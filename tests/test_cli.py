@@ -129,7 +129,7 @@ def test_data_commands():
             "error: unknown methods magic; expected some of linear, forest",
         ),
         (["predict", "nowhere", "digits"], 1, "error: nowhere does not exist"),
-        (["data", "fetch", "digits"], 1, "error: there is nothing to fetch for 'digits'"),
+        (["data", "fetch", "digits"], 1, "error: nothing to download for 'digits'"),
         (["train", "--config", "none.toml"], 2, "none.toml does not exist"),
         (["train", "--depth", "x"], 2, "Invalid value"),
         (["fly"], 2, "No such command"),

@@ -95,7 +95,7 @@ def test_compare_says_what_it_does_and_reuses_what_is_done(folder):
     again = run(*arguments, *QUICK, "--out", "c").output
     assert "All 3 results are from an earlier run" in again
     other = run(*arguments, *QUICK, "--epochs", "1", "--out", "c").output
-    assert "2 of 3 methods are done in c; going on with the others" in other
+    assert "2 of 3 methods are done in c; continuing with the others" in other
     assert {p: p.stat().st_mtime_ns for p in changed} == changed
 
 
@@ -141,7 +141,7 @@ def test_control_c_keeps_what_is_done(folder):
     assert child.returncode == 130
     assert "stopped; run the same command again to resume from c" in printed
     done = run("compare", *options, "--methods", "linear,ss", "--epochs", "1").output
-    assert "1 of 2 methods are done in c; going on with the others" in done
+    assert "1 of 2 methods are done in c; continuing with the others" in done
 
 
 @pytest.mark.parametrize("method", ["rr", "kernel-ridge", "svm-ts", "ts-lrc"])

@@ -3,7 +3,7 @@ import torch
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from tensorswitch import Routes
+from tensorswitch import Routes, switched_linear
 from tensorswitch.switches import (
     AllOpen,
     Maxout,
@@ -165,3 +165,25 @@ def test_deep_gates_follow_the_scalar_network(switch):
     assert torch.equal(
         combine_gates([first, second]), torch.einsum("bj,bi->bji", second, first).flatten(1)
     )
+
+
+def test_the_expanded_tensor_is_what_the_operator_applies_weights_to():
+    routes = MaxPool2d(2, 1)(torch.randn(2, 5, 4, 4))
+    x, weight = torch.randn(32, 3), torch.randn(5, 3, 2)
+    expected = torch.einsum("tji,jio->to", routes.expand(x), weight)
+    assert_close(switched_linear(x, routes, weight), expected)
+
+
+def test_aligned_rows_and_gates_expand_to_the_same_tensor():
+    gates = torch.tensor([[True, False], [False, False], [True, True], [False, True]])
+    source, target = torch.tensor([4, 0, 1, 4]), torch.tensor([2, 2, 0, 3])  # row 1 has no copy
+    routes, x = Routes(gates, source, target, 4), torch.randn(5, 3)
+    rows, own = routes.aligned(x)
+    assert_close(own[:, :, None] * rows[:, None, :], routes.expand(x))
+    assert own.tolist() == [[True, True], [False, False], [True, False], [False, True]]
+
+
+def test_rows_that_add_up_cannot_be_aligned():
+    routes = Routes(torch.ones(2, 1, dtype=torch.bool), target=torch.tensor([1, 1]), rows=2)
+    with pytest.raises(ValueError, match="several input rows add to output row 1"):
+        routes.aligned(torch.randn(2, 3))

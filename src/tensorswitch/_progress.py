@@ -26,7 +26,7 @@ def _tracked(items: Iterable[Item], total: int, description: str) -> Iterator[It
 def progress_bar(
     description: str, show: bool, total: int | None = None, done: int = 0
 ) -> Iterator[Callable[..., None]]:
-    """Yield a function that advances the bar by a number of turns and sets the note beside it."""
+    """Yield a function that advances the bar by a number of steps and sets the note beside it."""
     if not show:
         yield lambda turns=1, note=None: None
         return
@@ -42,7 +42,7 @@ def progress_bar(
 
 
 class DownloadBar:
-    """The progress bar that pooch expects: a total, and turns counted in bytes."""
+    """The progress bar that pooch expects: a total, and steps counted in bytes."""
 
     def __init__(self, description: str) -> None:
         self._bar, self._description = _bar(), description

@@ -108,7 +108,7 @@ def explain(model: Any, X: Any) -> Explanation:
         If the model cannot be explained exactly.
     """
     if isinstance(model, nn.Module):
-        return _explain_module(model, torch.as_tensor(X))
+        return _explain_module(model, X if isinstance(X, Tensor) else torch.as_tensor(X))
     if not hasattr(model, "explain"):
         raise TypeError(f"{type(model).__name__} has no exact explanation")
     found: Explanation = model.explain(X)

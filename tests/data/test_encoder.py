@@ -97,7 +97,7 @@ def test_the_task_is_found_from_the_target(tmp_path):
     assert year.task == "regression"
     assert set(year.rows.columns) == {"real", "letters"}  # n numbers the rows
     assert year.ignored == ("n", "few")
-    with pytest.raises(DataError, match="contains words such as 'a'"):
+    with pytest.raises(DataError, match="contains text such as 'a'"):
         table_problem(path, "letters", task="regression")
 
 

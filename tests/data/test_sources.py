@@ -240,7 +240,7 @@ def broken(path, content):
         ),
         (
             lambda t: broken(t / "a.csv", b"a,y\n" + b"1,0.5\n2,0.25\n" * 20),
-            "the target 'y' is a quantity, and this needs classes",
+            "the target 'y' is numeric, but classes are required",
         ),
         (
             lambda t: broken(t / "a.csv", b"a,y\n" + b"1,2020-01-01\n2,2021-01-01\n" * 20),

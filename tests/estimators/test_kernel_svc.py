@@ -144,8 +144,8 @@ def test_in_grid_search_and_under_a_joblib_backend(digits):
         ({"X_val": np.ones((6, 5)), "y_val": np.arange(6)}, "X has 4 features but X_val has 5"),
         ({"X_val": np.full((6, 4), np.nan), "y_val": np.arange(6)}, "contains NaN"),
         ({"depths": []}, "the grid is empty"),
-        ({"Cs": [-1]}, "C must be a positive number, got -1"),
-        ({"memory_gb": -1}, "memory_gb must be a positive number, got -1"),
+        ({"Cs": [-1]}, "C must be a finite number above 0, got -1"),
+        ({"memory_gb": -1}, "memory_gb must be a finite number above 0, got -1"),
     ],
 )
 def test_wrong_arguments_of_the_grid_are_named(change, message):
@@ -219,10 +219,10 @@ def test_the_memory_budget_is_kept(prepare, budget):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"C": 0}, ValueError, "C must be a positive number, got 0"),
-        ({"C": np.nan}, ValueError, "C must be a positive number"),
-        ({"C": None}, ValueError, "C must be a positive number, got None"),
-        ({"memory_gb": 0}, ValueError, "memory_gb must be a positive number, got 0"),
+        ({"C": 0}, ValueError, "C must be a finite number above 0, got 0"),
+        ({"C": np.nan}, ValueError, "C must be a finite number above 0"),
+        ({"C": None}, ValueError, "C must be a finite number above 0, got None"),
+        ({"memory_gb": 0}, ValueError, "memory_gb must be a finite number above 0, got 0"),
         ({"depth": -1}, ValueError, "depth must be 0 or more, got -1"),
         ({"depth": 1.0}, TypeError, "depth must be an integer, got 1.0"),
         ({"kernel": "rbf"}, ValueError, "'ss', 'ts' or 'ntk', got 'rbf'"),

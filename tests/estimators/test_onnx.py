@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from tensorswitch.estimators import (
+    StreamingRidgeRegressor,
     TSConvRidgeClassifier,
     TSMLPClassifier,
     TSMLPRegressor,
@@ -21,9 +22,13 @@ def table(rows=120):
 
 MODELS = {
     "ridge": lambda X, y: TSRidgeClassifier((8,), random_state=0).fit(X, y),
+    "ridge with maxout": lambda X, y: TSRidgeClassifier(
+        (8, 4), switch="maxout", random_state=0
+    ).fit(X, y),
     "ridge with components": lambda X, y: TSRidgeRegressor(
         (6, 4), components=3, random_state=0
     ).fit(X, np.column_stack([y, -y])),
+    "features": lambda X, y: StreamingRidgeRegressor().fit(X, y),
     "mlp": lambda X, y: TSMLPClassifier((8,), max_iter=2, random_state=0).fit(X, y),
     "mlp regressor": lambda X, y: TSMLPRegressor((8,), max_iter=2, random_state=0).fit(X, y),
 }
@@ -53,7 +58,7 @@ def test_the_module_computes_the_outputs(name):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ["ridge", "mlp"])
+@pytest.mark.parametrize("name", ["ridge", "ridge with maxout", "features", "mlp"])
 def test_a_file_runs_in_onnx_runtime(name, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     X, y = table()

@@ -170,5 +170,5 @@ def test_the_report_in_a_browser(images, browser):
 def test_methods_that_do_not_suit_are_refused():
     with pytest.raises(ValueError, match="svm-ts cannot be used for a regression of a table"):
         check_methods(["svm-ts"], small_table())
-    with pytest.raises(DataError, match="is a quantity, and this needs classes"):
+    with pytest.raises(DataError, match="is numeric, but classes are required"):
         small_table().dataset()

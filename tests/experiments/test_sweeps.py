@@ -173,7 +173,7 @@ def test_processes_that_die_before_they_begin_do_not_go_round_for_ever(tmp_path,
     ] * len(LONG)
 
 
-def test_processes_without_their_sweep_end_and_do_not_spoil_the_next(tmp_path, undisturbed):
+def test_processes_without_their_sweep_end_and_do_not_affect_the_next(tmp_path, undisturbed):
     """Only the parent is killed, and the same sweep is started again at once."""
     process = start(tmp_path)
     wait_for(lambda: under_way(tmp_path) or process.poll())

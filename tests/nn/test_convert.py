@@ -164,7 +164,7 @@ def test_dropout_of_units_is_dropout_of_gates():
         (
             nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(3, 2), nn.Conv2d(2, 1, 1)),
             ["0"],
-            "max pooling must have a stride of its kernel size",
+            "max pooling must have a stride equal to its kernel size",
         ),
         (
             nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1)),

@@ -1,4 +1,4 @@
-"""The choice of a strategy: deterministic where asked for, otherwise timed."""
+"""The choice of a strategy: deterministic on request, otherwise timed."""
 
 import pytest
 import torch

@@ -102,21 +102,22 @@ def compare(
 
 
 def _say_what_is_done(records: list[Any], folder: Path) -> None:
-    """Say which results are there already."""
+    """Print which results already exist."""
     done = [r for r in records if r.complete]
     if len(done) == len(records):
         dates = sorted(r.made.get("date", "")[:16].replace("T", " ") for r in done)
         when = f"an earlier run ({dates[-1]})"
         say(f"All {len(done)} results are from {when}; delete {folder} to repeat it")
     elif done or any(r.results for r in records):
-        say(f"{len(done)} of {len(records)} methods are done in {folder}; going on with the others")
+        many = f"{len(done)} of {len(records)} methods"
+        say(f"{many} are done in {folder}; continuing with the others")
     else:
         say(f"Writing results to {folder}")
 
 
 @contextmanager
 def _watching(records: list[Any]) -> Iterator[Callable[[str, int, int, str], None]]:
-    """Show a bar for the method at work, and one for all with the time that is left."""
+    """Show a bar for the running method, and one for all with the remaining time."""
     left = [r for r in records if not r.complete]
     start = time.monotonic()
     columns = [
@@ -137,7 +138,7 @@ def _watching(records: list[Any]) -> Iterator[Callable[[str, int, int, str], Non
             if method not in tasks:
                 tasks[method] = bars.add_task(labels[method], total=None, note=note)
             finished = done >= total
-            # A single fit says nothing of its progress, so its bar pulses.
+            # A single fit reports no progress, so its bar pulses.
             known = total if total > 1 or finished else None
             bars.update(tasks[method], total=known, completed=done, note=note)
             work[method] = done / total

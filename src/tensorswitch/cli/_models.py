@@ -265,7 +265,7 @@ MOST_CLASSES = 20  # of a confusion matrix in the terminal
 
 
 def _predictions(model: Path, data: str, id_column: str | None, need_truth: bool = False) -> Any:
-    """Predict rows, and print what is remarkable about them."""
+    """Predict rows, and print notes about them."""
     from tensorswitch.experiments.predictor import load_predictor
     from tensorswitch.experiments.rows import predict_rows
 

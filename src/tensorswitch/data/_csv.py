@@ -160,7 +160,7 @@ def _separator(sample: str) -> str:
         except csv.Error:
             return False, 0, False
         counts = [len(row) for row in rows if row]
-        # Of equals it is not the comma, which may be that of decimals.
+        # Among ties the comma loses, since it may separate decimals.
         return min(counts) == max(counts) > 1, counts[0], separator != ","
 
     best = max(SEPARATORS, key=merit)
@@ -181,7 +181,7 @@ def _lines(path: Path, encoding: str) -> Iterator[IO[str]]:
 
 @contextmanager
 def _open(path: Path) -> Iterator[Any]:
-    """Open a file for bytes, decompressed by what its name ends in."""
+    """Open a file for reading bytes, decompressed according to its suffix."""
     suffix = path.suffix.lower()
     if suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
@@ -200,7 +200,7 @@ def _open(path: Path) -> Iterator[Any]:
 
 
 def _open_zstandard(path: Path) -> Any:
-    """Open a file that Zstandard has compressed, with whatever library is there."""
+    """Open a file that Zstandard has compressed, with whichever library is installed."""
     try:
         from compression import zstd  # type: ignore[import-not-found] # since Python 3.14
 

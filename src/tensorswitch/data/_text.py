@@ -15,7 +15,7 @@ _COMMA = re.compile(r"[-+]?\d+(?:,\d+)?(?:[eE][-+]?\d+)?")
 
 
 def is_missing(text: str) -> bool:
-    """Return whether a cell says that there is no value."""
+    """Return whether a cell stands for a missing value."""
     return text.strip().lower() in MISSING
 
 
@@ -40,7 +40,7 @@ def as_numbers(cells: Sequence[str], comma: bool = False) -> np.ndarray | None:
 
 
 def _number(text: str) -> float:
-    if "_" in text:  # Python's own notation is not one of tables
+    if "_" in text:  # notations of Python that tables do not use
         raise ValueError(text)
     return float(text)
 

@@ -301,7 +301,7 @@ def _fit_words(name: str, values: np.ndarray) -> Column | str:
 
 
 def _as_kind(values: np.ndarray | None, kind: str, rows: int) -> np.ndarray:
-    """Convert a column of a new table to the kind it had in training; what cannot be is missing."""
+    """Convert a column of a new table to its kind in training; other values become missing."""
     if values is None:
         values = np.full(rows, None, dtype=object)
     own = {"f": "number", "M": "date", "O": "words"}[values.dtype.kind]
@@ -354,7 +354,7 @@ def _encode_words(column: Column, values: np.ndarray) -> np.ndarray:
     inputs = np.zeros((len(values), width))
     rows = np.flatnonzero(places >= 0)
     inputs[rows, places[rows]] = 1
-    if column.single:  # what is neither of the two is in between
+    if column.single:  # anything else lies in between
         inputs[places < 0, 1] = 0.5
         return inputs[:, 1:]
     return inputs

@@ -35,7 +35,7 @@ class Pictures(NamedTuple):
 
 
 def is_picture(path: str | Path) -> bool:
-    """Return whether a path looks like a picture by what it ends in.
+    """Return whether a path has the suffix of a picture.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def read_pictures(path: str | Path, shape: tuple[int, int, int] | None = None) -
     nested = [file.parent != root for file in files]
     if any(nested) and not all(nested):
         loose = files[nested.index(False)]
-        raise DataError(f"{loose} is in no folder of a class, but other pictures of {path} are")
+        raise DataError(f"{loose} is not in a class folder, but other pictures in {path} are")
     shape = shape or _common_shape(files)
     images = np.stack([_read(file, shape) for file in files])
     labels = [file.relative_to(root).parts[0] for file in files] if any(nested) else None

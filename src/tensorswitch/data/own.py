@@ -81,7 +81,7 @@ def check_no_columns(name: str | Path, options: dict[str, Any]) -> None:
     """
     if wrong := [option for option, value in options.items() if value]:
         raise DataError(
-            f"{name} is not a table with named columns, so {wrong[0]} has no meaning for it"
+            f"{name} is not a table with named columns, so {wrong[0]} does not apply to it"
         )
 
 

@@ -1,4 +1,4 @@
-"""What is to be learned from what: rows, a target, and how they are split."""
+"""A learning problem: rows, a target, and how they are split."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tensorswitch.data.tables import Table, read_table
 __all__ = ["Parts", "Problem", "table_problem"]
 
 TARGETS = ("label", "labels", "class", "target", "y")  # names of targets, unless one is given
-FEW = 20  # whole numbers that take more values than this are quantities
+FEW = 20  # integers with more distinct values than this are targets of a regression
 TEST_SHARE = 0.3
 FOLDS, FOLD_ROWS = 5, 2_000  # tables of fewer rows are cross-validated
 TASKS = ("classification", "regression")
@@ -205,8 +205,8 @@ class Problem:
         """
         if self.class_names is None:
             raise DataError(
-                f"{self.name}: the target {self.target_name!r} is a quantity, and this needs "
-                "classes; use `compare`, or `train --method` with rr, kernel-ridge or a network"
+                f"{self.name}: the target {self.target_name!r} is numeric, but classes are "
+                "required; use `compare`, or `train --method` with rr, kernel-ridge or a network"
             )
         train, test = self.split()
         target = self.target[train], self.target[test]
@@ -332,8 +332,8 @@ def _target(
     if values.dtype.kind == "O":
         if task == "regression":
             raise DataError(
-                f"{path}: the target {name!r} contains words such as {str(distinct[0])!r}, "
-                "so this cannot be a regression"
+                f"{path}: the target {name!r} contains text such as {str(distinct[0])!r}, "
+                "so it cannot be the target of a regression"
             )
         if len(distinct) > max(FEW, len(values) / 4):
             raise DataError(
@@ -346,7 +346,7 @@ def _target(
     whole = bool((values == values.round()).all())
     classes = whole and len(distinct) <= FEW if task is None else task == "classification"
     if not classes:
-        what = "asked for" if task else f"{len(distinct)} different numbers"
+        what = "requested" if task else f"{len(distinct)} different numbers"
         return values.astype(np.float64), None, f"target {name!r}: {what}, so regression"
     if len(distinct) > max(FEW, len(values) / 2):
         raise DataError(

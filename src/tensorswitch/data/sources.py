@@ -294,7 +294,7 @@ def fetch(name: str, *, extra: bool = False, progress: bool = True) -> Path:
     import pooch
 
     if name not in SOURCES:
-        raise DataError(f"there is nothing to fetch for {name!r}; choose from {', '.join(SOURCES)}")
+        raise DataError(f"nothing to download for {name!r}; choose from {', '.join(SOURCES)}")
     if (folder := found(name, extra)) is not None:
         return folder
     source, cache, files = SOURCES[name], folders(name)[-1], _files(name, extra)

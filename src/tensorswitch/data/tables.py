@@ -134,7 +134,7 @@ class Table:
 
 
 def is_table(path: str | Path) -> bool:
-    """Return whether a path looks like a table by what it ends in.
+    """Return whether a path has the suffix of a table.
 
     Parameters
     ----------

@@ -17,7 +17,38 @@ from tensorswitch.switches import combine_gates, deep_gates
 BLOCK = 1 << 26  # numbers of effective weights or kernel values held at a time
 
 
-class ExplainedRidge:
+class NearestRows:
+    """``nearest_rows``, for models that know how similar the gates of rows are."""
+
+    def nearest_rows(
+        self: Any, X: Any, others: Any, count: int = 3
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Find the rows whose patterns of gates are most similar.
+
+        A kernel has infinitely many random gates, of which two rows at an angle θ share
+        ``1 − θ / π``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        others : array-like of shape (n_others, n_features)
+            Rows to compare with, such as the training rows.
+        count : int, default=3
+            How many to find.
+
+        Returns
+        -------
+        places : ndarray of int of shape (n_samples, count)
+            Indices of the most similar rows, most similar first.
+        share : ndarray of shape (n_samples, count)
+            Share of the gates that agree.
+        """
+        found: tuple[np.ndarray, np.ndarray] = self._nearest(X, others, count)
+        return found
+
+
+class ExplainedRidge(NearestRows):
     """``explain`` and ``open_gates`` for ridge regression on a TS representation."""
 
     def explain(self: Any, X: Any) -> Explanation:
@@ -48,7 +79,7 @@ class ExplainedRidge:
         step = max(1, BLOCK // (inputs[0] * inputs[1] + len(chains)))
         for begin in range(0, len(X), step):
             x = front(X[begin : begin + step])
-            gates = combine_gates(deep_gates(x, front.gate_weights)).to(chains)
+            gates = combine_gates(deep_gates(x, front.gate_weights, front.switch)).to(chains)
             effective = (gates @ chains).reshape(len(x), *inputs)
             slopes = torch.einsum("fi,rio->rof", jacobian, effective)
             rows = from_numpy(X[begin : begin + step]) - centre
@@ -75,30 +106,10 @@ class ExplainedRidge:
         """
         X = self._checked(X)
         front = self._fitted.front
-        gates = deep_gates(front(X), front.gate_weights)
+        gates = deep_gates(front(X), front.gate_weights, front.switch)
         return torch.cat(gates, dim=1).numpy()
 
-    def nearest_rows(
-        self: Any, X: Any, others: Any, count: int = 3
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Find the rows whose patterns of gates are most similar.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-        others : array-like of shape (n_others, n_features)
-            Rows to compare with, such as the training rows.
-        count : int, default=3
-            How many to find.
-
-        Returns
-        -------
-        places : ndarray of int of shape (n_samples, count)
-            Indices of the most similar rows, most similar first.
-        share : ndarray of shape (n_samples, count)
-            Share of the gates that agree.
-        """
+    def _nearest(self: Any, X: Any, others: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
         return nearest_patterns(self.open_gates(X), self.open_gates(others), count)
 
     def _checked(self: Any, X: Any) -> np.ndarray:
@@ -109,7 +120,7 @@ class ExplainedRidge:
         return checked
 
 
-class ExplainedKernelRidge:
+class ExplainedKernelRidge(NearestRows):
     """``explain`` for kernel ridge regression."""
 
     def explain(self: Any, X: Any) -> Explanation:
@@ -146,29 +157,7 @@ class ExplainedKernelRidge:
         found: Explanation = self._as_outputs(Explanation(share, total - share.sum(2)))
         return found
 
-    def nearest_rows(
-        self: Any, X: Any, others: Any, count: int = 3
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Find the rows whose patterns of gates are most similar.
-
-        Two rows at an angle θ share ``1 − θ / π`` of infinitely many random gates.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-        others : array-like of shape (n_others, n_features)
-            Rows to compare with, such as the training rows.
-        count : int, default=3
-            How many to find.
-
-        Returns
-        -------
-        places : ndarray of int of shape (n_samples, count)
-            Indices of the most similar rows, most similar first.
-        share : ndarray of shape (n_samples, count)
-            Share of the gates that agree.
-        """
+    def _nearest(self: Any, X: Any, others: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
         check_is_fitted(self, "kernel_")
         rows = (
             validate_data(self, x, dtype=np.float64, order="C", reset=False) for x in (X, others)
@@ -206,7 +195,7 @@ def _euler(model: KernelModel, z: Tensor) -> Tensor:
     unit_y = model.support / lengths.clamp(min=tiny)
     cosine = unit_x @ unit_y.t()
     value, slope = kappa(cosine, model.kind, model.depth)
-    slope[cosine > 1 - 4 * torch.finfo(z.dtype).eps] = 0  # a row meets itself
+    slope[cosine > 1 - 4 * torch.finfo(z.dtype).eps] = 0  # the same row twice
     rest = value - cosine * slope
     shares = []
     for column in (model.coef * lengths).unbind(1):

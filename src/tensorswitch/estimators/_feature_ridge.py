@@ -21,6 +21,7 @@ from tensorswitch.ridge.dispatch import Solved
 from tensorswitch.ridge.folds import FOLDS
 from tensorswitch.ridge.penalty import penalties
 from tensorswitch.ridge.rows import fold_of_hashes
+from tensorswitch.switches import AllOpen, Switch
 
 CHUNK_BYTES = 1 << 27  # of features made at a time by fit
 FOLDED_FEATURES = 2048  # up to which each fold is left out in turn; beyond, only the first
@@ -29,24 +30,25 @@ FOLDED_FEATURES = 2048  # up to which each fold is left out in turn; beyond, onl
 class FeatureFront(NamedTuple):
     """The step before the readout: scaling of the columns.
 
-    ``gate_weights`` has the unit that is always open, as :class:`FeatureStatistics` has it.
+    ``gate_weights`` has the unit that is always open, as in :class:`FeatureStatistics`.
     """
 
     scaling: Scaling
     intercept: bool
     gate_weights: list[Tensor]
+    switch: Switch = AllOpen()
 
     @classmethod
     def of(
         cls, scaling: Scaling, intercept: bool, features: int, dtype: torch.dtype
     ) -> FeatureFront:
         """Return the front for a number of features."""
-        return cls(scaling, intercept, [torch.zeros(1, features, dtype=dtype)])
+        return cls(scaling, intercept, [torch.zeros(1, features, dtype=dtype, device="cpu")])
 
     def __call__(self, X: Any) -> Tensor:
         """Return the scaled features, made block by block."""
         width = self.gate_weights[0].shape[1]
-        result = torch.empty(X.shape[0], width, dtype=self.gate_weights[0].dtype)
+        result = self.gate_weights[0].new_empty(X.shape[0], width)
         for part, rows in rows_of(X):
             result[part] = from_numpy(np.ascontiguousarray(self.scaling(rows)))
         return result
@@ -101,7 +103,7 @@ class FeatureRidge(Mergeable):
         fold = fold_of_hashes(row_hashes_of(X), sums.folds)
         parts = list(self._chunks(X, fitted))
         several = len(parts) > 1 or self._variant_count(fitted) > 1
-        changed = sums.copy() if several else sums  # so that a later chunk may fail
+        changed = sums.copy() if several else sums  # so that nothing changes if a later chunk fails
         for part in parts:
             t = self._scaled(targets[part], fitted)
             for x in self._variants(X[part], fitted):
@@ -126,7 +128,7 @@ class FeatureRidge(Mergeable):
         alphas, selection = penalties(self.alpha, 1.0, self.selection)
         wanted = self._left_out_wanted or (len(alphas) > 1 and selection == "cv")
         options = self._fold_options(x.shape[1], t.shape[1], x.dtype, wanted)
-        kept = {"dtype": x.dtype, "forgetting": self.forgetting, **options}
+        kept = {"dtype": x.dtype, "device": x.device, "forgetting": self.forgetting, **options}
         return FeatureStatistics(x.shape[1], t.shape[1], **kept)
 
     def _fold_options(
@@ -138,7 +140,7 @@ class FeatureRidge(Mergeable):
         budget = 0.7 * available_memory() if given is None else given * 2**30
         one = gram_bytes(features, dtype)
         fixed = 3 * CHUNK_BYTES + 6 * features * out * 8
-        # Beside the sums of the parts, solving takes those of all rows and a factor.
+        # Besides the sums of the parts, solving needs those of all rows and a factor.
         choices: list[tuple[int, dict[str, Any]]] = [(0, {"folds": 1})]
         if wanted:
             choices.insert(0, (2, {"folds": FOLDS, "held_out": True}))

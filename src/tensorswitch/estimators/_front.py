@@ -11,7 +11,7 @@ from scipy import sparse
 from torch import Tensor
 
 from tensorswitch._checks import check_positive, from_numpy
-from tensorswitch.switches import draw_gates
+from tensorswitch.switches import ReLU, Switch, draw_gates
 
 __all__ = ["Front", "Scaling", "moments", "rows_of"]
 
@@ -78,6 +78,8 @@ class Front(NamedTuple):
         Whether a constant input is appended.
     gate_weights : list of Tensor
         The gate weights of each layer.
+    switch : Switch
+        The rule that opens the gates.
     """
 
     scaling: Scaling
@@ -85,11 +87,12 @@ class Front(NamedTuple):
     basis: np.ndarray | None
     intercept: bool
     gate_weights: list[Tensor]
+    switch: Switch = ReLU()
 
     def __call__(self, X: Any) -> Tensor:
         """Return the inputs of the gates, of shape (rows, n_0), made block by block."""
         n_in = self.gate_weights[0].shape[1]
-        result = torch.empty(X.shape[0], n_in, dtype=self.gate_weights[0].dtype)
+        result = self.gate_weights[0].new_empty(X.shape[0], n_in)
         for part, rows in rows_of(X):
             rows = self.scaling(rows)
             if self.basis is not None:
@@ -108,6 +111,7 @@ class Front(NamedTuple):
         components: int | None,
         intercept: bool,
         gates: list[int],
+        switch: Switch,
         seed: int,
     ) -> Front:
         """Fit principal components and draw gate weights from Glorot's uniform distribution."""
@@ -119,15 +123,16 @@ class Front(NamedTuple):
         n_in = features + intercept
         generator = torch.Generator().manual_seed(seed)
         dtype = torch.float32 if X.dtype == np.float32 else torch.float64
-        gate_weights = draw_gates(n_in, gates, generator, dtype)
+        gate_weights = draw_gates(n_in, gates, generator, dtype, switch)
         if intercept:
-            # In the first layer the constant input, above it the gate that is always open.
+            # In the first layer the constant input, above it the unit that is always 1. All of its
+            # pieces have the same score, of which the first one wins.
             constant = n_in - 1
             for w in gate_weights:
-                w[0] = 0
-                w[0, constant] = 1
+                w[: switch.pieces] = 0
+                w[: switch.pieces, constant] = 1
                 constant = 0
-        return cls(scaling, mean, basis, intercept, gate_weights)
+        return cls(scaling, mean, basis, intercept, gate_weights, switch)
 
 
 def rows_of(X: Any) -> Iterator[tuple[slice, np.ndarray]]:

@@ -25,14 +25,14 @@ class HeldRows(NamedTuple):
     outputs: np.ndarray | None
 
     @classmethod
-    def none(cls, features: int, dtype: torch.dtype) -> HeldRows:
-        """Return a sample without rows."""
-        hashes, x = torch.empty(0, dtype=torch.int64), torch.empty(0, features, dtype=dtype)
+    def none(cls, like: Tensor) -> HeldRows:
+        """Return a sample without rows, with the features and the type of ``like``."""
+        hashes, x = like.new_empty(0, dtype=torch.int64), torch.empty_like(like[:0])
         return cls(hashes, x, np.empty(0, dtype=np.int64), np.empty(0), None)
 
     def only(self, rows: Any) -> HeldRows:
         outputs = None if self.outputs is None else self.outputs[rows]
-        index = torch.as_tensor(rows)
+        index = torch.as_tensor(rows, device=self.x.device)
         return HeldRows(
             self.hashes[index], self.x[index], self.places[rows], self.weight[rows], outputs
         )

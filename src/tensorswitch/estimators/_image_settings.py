@@ -13,7 +13,7 @@ from tensorswitch.features import PatchBank2d, default_patch_sizes, learn_patch_
 from tensorswitch.ridge import FeatureStatistics, gram_bytes
 
 GRIDS = (2, 3)
-SAMPLE, JUDGED = 4_000, 1_500  # images tried with, and how many of them judge
+SAMPLE, JUDGED = 4_000, 1_500  # images for trying settings, and how many are left out
 TRIED_FEATURES = 1_536
 TRIED_PENALTY = "0.1 mean"
 LEARNED = 5_000  # images that patches are learned from
@@ -21,11 +21,11 @@ LADDER = (512, 1024, 2048, 4096, 6144, 8192, 12288, 16384, 20480, 24576, 32768)
 DEFAULT_FEATURES = 8_192
 FEATURES_PER_IMAGE = 2  # at most, since the time to solve grows with the cube of the features
 WORTH = 0.99  # mirror images double the time, so they must lower the error by more
-FEWEST = 60  # images with which anything is tried
+FEWEST = 60  # with fewer images, no settings are tried
 
 
 class Settings(NamedTuple):
-    """What was chosen."""
+    """The chosen settings."""
 
     grid: int
     sizes: tuple[int, ...]
@@ -106,7 +106,7 @@ def _error(bank: PatchBank2d, images: Tensor, targets: Tensor, left_out: int, fl
     centre, deviation = z.mean(0), z.std(0)
     deviation = torch.where(deviation > 1e-6 * deviation.mean(), deviation, 1)
     z = (z - centre) / deviation
-    sums = FeatureStatistics(bank.out_features, targets.shape[1])
+    sums = FeatureStatistics(bank.out_features, targets.shape[1], device=images.device)
     sums.update(z[left_out:], targets[left_out:])
     if flip:
         mirror = (bank(images[left_out:].flip(3)) - centre) / deviation
@@ -162,8 +162,9 @@ def _speeds(bank: PatchBank2d, images: Tensor) -> tuple[float, float]:
     """Return seconds per image and feature, and per multiply-add of a symmetric product."""
     some = images[:64]
     rows, width = 512, 2048
-    z = torch.randn(rows, width, generator=torch.Generator().manual_seed(0))
-    sums = FeatureStatistics(width, 1)
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(rows, width, generator=generator, device="cpu")
+    sums = FeatureStatistics(width, 1, device="cpu")
     per_feature = _fastest(lambda: bank(some)) / (len(some) * bank.out_features)
     per_product = _fastest(lambda: sums.update(z, z[:, :1])) / (rows * width**2 / 2)
     return per_feature, per_product

@@ -1,11 +1,11 @@
-"""Validation of rows: sparse ones become dense, and tables of words get a useful error."""
+"""Validation of rows: sparse ones become dense, and tables with text get a useful error."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from tensorswitch._sparse import dense_rows
 
@@ -36,6 +36,24 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) 
     if isinstance(found, tuple):
         return dense_rows(found[0], copies=COPIES), found[1]
     return found
+
+
+def sample_weights(X: Any, sample_weight: Any) -> np.ndarray | None:
+    """Return the weights of rows in float64, None if there are none.
+
+    Raises
+    ------
+    ValueError
+        If they do not fit the rows, are negative, or all zero.
+    """
+    if sample_weight is None:
+        return None
+    weight: np.ndarray = _check_sample_weight(
+        sample_weight, X, dtype=np.float64, ensure_non_negative=True
+    )
+    if not weight.any():
+        raise ValueError("sample_weight is zero for every row")
+    return weight
 
 
 def _refuse_dates(estimator: Any, X: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from tensorswitch._memory import available_memory
 from tensorswitch._progress import progress_bar
@@ -80,7 +80,7 @@ class TSKernelRidgeBase(ExplainedKernelRidge, BaseEstimator):  # type: ignore[mi
             yield lambda note: bar(note=note)
 
     def _options(self) -> dict[str, Any]:
-        """Return what is tried, a single value where it is fixed."""
+        """Return the values to try, a single one where it is fixed."""
         kinds = KINDS if self.kernel == "auto" else (check_kind(self.kernel),)
         depths = DEPTHS if _is_auto(self.depth) else (check_depth(self.depth),)  # type: ignore[arg-type]
         biases = BIASES if _is_auto(self.bias) else (_number("bias", self.bias),)
@@ -108,7 +108,7 @@ class TSKernelRidgeBase(ExplainedKernelRidge, BaseEstimator):  # type: ignore[mi
         return 0.7 * available_memory() if given is None else given * 2**30
 
     def _keep(self, search: Search, X: np.ndarray, used: np.ndarray, weight: Any) -> np.ndarray:
-        """Set what both have; return the leave-one-out outputs of the rows that were used."""
+        """Set the shared attributes; return the leave-one-out outputs of the rows used."""
         chosen = search.chosen
         self._model = search.model
         self.kernel_, self.depth_, self.bias_ = chosen.kind, chosen.depth, chosen.bias
@@ -121,16 +121,6 @@ class TSKernelRidgeBase(ExplainedKernelRidge, BaseEstimator):  # type: ignore[mi
         outputs[: search.loo_rows] = left_out.numpy()
         result: np.ndarray = outputs[search.data.place]
         return result
-
-    def _weights(self, X: np.ndarray, sample_weight: Any) -> np.ndarray | None:
-        if sample_weight is None:
-            return None
-        weight: np.ndarray = _check_sample_weight(
-            sample_weight, X, dtype=np.float64, ensure_non_negative=True
-        )
-        if not weight.any():
-            raise ValueError("sample_weight is zero for every row")
-        return weight
 
     def _outputs(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "kernel_")

@@ -46,17 +46,16 @@ class Mergeable(TSRidgeBase):
         """
         check_is_fitted(self, "solver_")
         model, fitted = copy(self), self._fitted
-        features, dtype = fitted.front.gate_weights[0].shape[1], fitted.front.gate_weights[0].dtype
+        unit = fitted.front.gate_weights[0]
         if hasattr(self, "classes_"):
             model.classes_ = self.classes_ if classes is None else check_classes(classes)
             outputs = 1 if len(model.classes_) == 2 else len(model.classes_)
             model._fitted = fitted = fitted._replace(shift=np.zeros(outputs))
-            model._held = HeldRows.none(features, dtype)
+            model._held = HeldRows.none(unit)
             model._lazy = {}
         elif classes is not None:
             raise ValueError("a regressor has no classes")
-        x = torch.empty(1, features, dtype=dtype)
-        t = torch.empty(1, len(fitted.shift), dtype=dtype)
+        x, t = torch.empty_like(unit[:1]), unit.new_empty(1, len(fitted.shift))
         model._statistics, model._solution = self._new_statistics(fitted, x, t), None
         return model
 
@@ -133,5 +132,5 @@ def _front_tensors(front: Any) -> list[Tensor]:
         elif isinstance(value, list):
             found += value
         elif isinstance(value, int | tuple):
-            found.append(torch.tensor(value))
+            found.append(torch.tensor(value, device="cpu"))
     return found

@@ -14,7 +14,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tensorswitch._checks import check_above_zero, check_number, check_positive, from_numpy
 from tensorswitch._progress import progress_bar
@@ -23,9 +23,9 @@ from tensorswitch.estimators._onnx import OnnxMixin
 from tensorswitch.models import mlp
 from tensorswitch.training import Learner, Rows
 
-BATCHES = (32, 128)  # the least and most rows of a step, if these are chosen
+BATCHES = (32, 128)  # the range of batch_size="auto"
 CONSTANT = 2.0  # the constant input, in standard deviations of the others
-RATES = (1e-3, 2e-4)  # learning rates, if chosen; the second of a readout that starts at zero
+RATES = (1e-3, 2e-4)  # learning rates of "auto"; the second if the readout starts at zero
 EARLY_ROWS = 100  # from which rows are held out by default
 
 
@@ -251,22 +251,12 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
     def _scales_targets(self) -> bool:
         return self._loss == "squared"
 
-    def _weights(self, X: np.ndarray, sample_weight: Any) -> np.ndarray | None:
-        if sample_weight is None:
-            return None
-        weight: np.ndarray = _check_sample_weight(
-            sample_weight, X, dtype=np.float64, ensure_non_negative=True
-        )
-        if not weight.any():
-            raise ValueError("sample_weight is zero for every row")
-        return weight
-
     def _start(self, n_in: int, outputs: int, random: np.random.RandomState) -> None:
         rate = self._learning_rate()
         check_number(alpha=self.alpha)
         shape = self._network_shape()
         # The weights depend on random_state alone, and torch's global generator is not advanced.
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
             torch.manual_seed(random.randint(2**31))
             network = mlp(n_in + bool(self._scale.constant), outputs, **shape)
         if self._starts_at_zero():

@@ -38,7 +38,7 @@ class Steps(nn.Module):
         self.constant, self.dtype = float(constant), dtype
         arrays = {"centre": centre, "spread": spread, "mean": mean, "basis": basis}
         for name, array in arrays.items():
-            held = None if array is None else torch.tensor(np.asarray(array), dtype=torch.float64)
+            held = None if array is None else _as_tensor(array, torch.float64)
             self.register_buffer(name, held)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -57,30 +57,33 @@ class Steps(nn.Module):
 
 def ridge_network(front: Any, coef: np.ndarray, intercept: np.ndarray | None) -> nn.Module:
     """Return the steps of a fitted ridge regression and its readout as one module."""
-    gate_weights = front.gate_weights
-    scaling = getattr(front, "scaling", None)
-    factor = None if scaling is None else scaling.factor
-    spread = None
+    factor, spread = front.scaling.factor, None
     if factor is not None:  # a factor of zero removes a column
         spread = np.where(factor == 0, np.inf, 1 / np.where(factor == 0, 1, factor))
-    steps = Steps(
-        None if scaling is None else scaling.centre,
-        spread,
-        front.mean,
-        front.basis,
-        constant=1.0 if front.intercept else 0.0,
-        dtype=gate_weights[0].dtype,
-    )
+    dtype = front.gate_weights[0].dtype
+    options: dict[str, Any] = {"dtype": dtype, "device": "cpu"}
     *gates, n_in, outputs = coef.shape
-    readout = TensorSwitching(n_in, gates[::-1], outputs, dtype=gate_weights[0].dtype)
+    if gates:
+        constant = 1.0 if front.intercept else 0.0
+        steps = Steps(front.scaling.centre, spread, front.mean, front.basis, constant, dtype)
+        readout: Any = TensorSwitching(n_in, gates[::-1], outputs, switch=front.switch, **options)
+    else:  # features that are given
+        steps = Steps(front.scaling.centre, spread, dtype=dtype)
+        readout = nn.Linear(n_in, outputs, **options)
     with torch.no_grad():
-        for parameter, weight in zip(readout.gate_weights, gate_weights, strict=True):
-            parameter.copy_(weight)
-        readout.weight.copy_(torch.as_tensor(coef))
-        assert readout.bias is not None
+        if gates:
+            for parameter, given in zip(readout.gate_weights, front.gate_weights, strict=True):
+                parameter.copy_(given)
+        weight = torch.from_numpy(coef)
+        readout.weight.copy_(weight if gates else weight.t())
+        readout.bias.zero_()
         if intercept is not None:
-            readout.bias.copy_(torch.as_tensor(intercept))
+            readout.bias.copy_(torch.from_numpy(intercept))
     return nn.Sequential(steps, readout).eval()
+
+
+def _as_tensor(array: Any, dtype: torch.dtype) -> Tensor:
+    return torch.tensor(np.asarray(array), dtype=dtype, device="cpu")
 
 
 class OnnxMixin:
@@ -132,7 +135,7 @@ class OnnxMixin:
         """
         network = self.to_torch()
         dtype = next(p.dtype for p in network.parameters())
-        to_onnx(network, path, torch.zeros(2, *self._input_shape(), dtype=dtype))
+        to_onnx(network, path, torch.zeros(2, *self._input_shape(), dtype=dtype, device="cpu"))
 
     def _input_shape(self: Any) -> tuple[int, ...]:
         """Return the shape of one input of :meth:`to_torch`."""
@@ -147,8 +150,8 @@ class _Unscaled(nn.Module):
 
     def __init__(self, centre: np.ndarray, spread: np.ndarray) -> None:
         super().__init__()
-        self.register_buffer("centre", torch.tensor(centre, dtype=torch.float32))
-        self.register_buffer("spread", torch.tensor(spread, dtype=torch.float32))
+        self.register_buffer("centre", _as_tensor(centre, torch.float32))
+        self.register_buffer("spread", _as_tensor(spread, torch.float32))
 
     def forward(self, z: Tensor) -> Tensor:
         """Return predictions."""

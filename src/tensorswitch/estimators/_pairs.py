@@ -16,6 +16,7 @@ from sklearn.preprocessing import normalize as unit_rows
 from sklearn.svm import SVC
 from sklearn.utils.multiclass import check_classification_targets
 
+from tensorswitch._checks import check_above_zero
 from tensorswitch._progress import track
 from tensorswitch.estimators._labels import check_classes, class_places
 
@@ -73,7 +74,7 @@ class Pairs:
         jobs = backend.effective_n_jobs(default if n_jobs is None else n_jobs)
         workers = min(jobs, len(self.pairs))
         if memory_gb is not None:
-            check_positive("memory_gb", memory_gb)
+            check_above_zero(memory_gb=memory_gb)
             largest = max(range(len(self.rows)), key=lambda number: len(self.rows[number]))
             most = need(len(self.rows[largest]))
             if most > memory_gb * 2**30:
@@ -111,7 +112,7 @@ def _torch_threads(count: int) -> Iterator[None]:
 
 
 def cache_bytes(cache_size: float) -> int:
-    check_positive("cache_size", cache_size)
+    check_above_zero(cache_size=cache_size)
     return int(cache_size * 2**20)
 
 
@@ -142,18 +143,8 @@ def vote(decisions: np.ndarray, n_classes: int) -> np.ndarray:
     return winner
 
 
-def check_positive(name: str, value: float) -> None:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, Real)
-        or not np.isfinite(value)
-        or value <= 0
-    ):
-        raise ValueError(f"{name} must be a positive number, got {value!r}")
-
-
 def prepared(X: np.ndarray, normalize: bool, constant: float = 0.0) -> np.ndarray:
-    """Return the rows at unit length if asked for, with a constant column unless it is zero."""
+    """Return rows, of unit length if requested, with a constant column unless it is zero."""
     X = unit_rows(X) if normalize else X
     if not constant:
         return X
@@ -163,7 +154,7 @@ def prepared(X: np.ndarray, normalize: bool, constant: float = 0.0) -> np.ndarra
 def constant_input(
     bias: Any, X: np.ndarray, normalize: bool, weight: np.ndarray | None = None
 ) -> float:
-    """Return the constant that ``bias`` asks for; True is the root mean square length of rows."""
+    """Return the constant that ``bias`` stands for; True is the root mean square length of rows."""
     if isinstance(bias, bool | np.bool_):
         if not bias or normalize:
             return float(bias)

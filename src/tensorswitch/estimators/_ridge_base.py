@@ -20,12 +20,13 @@ from tensorswitch.estimators._explaining import ExplainedRidge
 from tensorswitch.estimators._front import Front, Scaling, moments, rows_of
 from tensorswitch.estimators._onnx import OnnxMixin
 from tensorswitch.ridge import RidgeStatistics, Solution, apply_readout
-from tensorswitch.ridge.dispatch import Solved, fold_options, solve_problem
+from tensorswitch.ridge.dispatch import Solved, fold_options, solve_problem, statistics_of
 from tensorswitch.ridge.dual import leave_one_out
 from tensorswitch.ridge.matrix_free import Options
 from tensorswitch.ridge.penalty import penalties
 from tensorswitch.ridge.problem import Problem
 from tensorswitch.ridge.rows import fold_of_hashes, row_hashes
+from tensorswitch.switches import Switch, as_switch
 
 PREDICT_ROWS = 8192
 SCALED_ROWS = 600  # on which the kind of scaling is chosen
@@ -61,6 +62,7 @@ class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[mis
         gates: Sequence[int] | int | str = "auto",
         alpha: float | str | Sequence[float | str] = "cv",
         *,
+        switch: Switch | str = "relu",
         solver: str = "auto",
         standardize: Any = "auto",
         components: int | None = None,
@@ -75,6 +77,7 @@ class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[mis
     ) -> None:
         self.gates = gates
         self.alpha = alpha
+        self.switch = switch
         self.solver = solver
         self.standardize = standardize
         self.components = components
@@ -105,7 +108,8 @@ class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[mis
         hashes = row_hashes_of(X)
         fitted = self._new(X, targets, weight, hashes)
         x, t = self._inputs(X, fitted), self._scaled(targets, fitted)
-        problem = Problem.checked(x, t, fitted.front.gate_weights, weight, "relu", hashes)
+        front = fitted.front
+        problem = Problem.checked(x, t, front.gate_weights, weight, front.switch, hashes)
         with progress_bar(type(self).__name__, self.verbose) as bar:
             solved = solve_problem(
                 problem,
@@ -141,19 +145,20 @@ class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[mis
         penalties(self.alpha, 1.0, self.selection)
         fitted = self._new(X, targets, weight, hashes)
         x, t = self._inputs(X, fitted), self._scaled(targets, fitted)
-        problem = Problem.checked(x, t, fitted.front.gate_weights, weight, "relu", hashes)
+        front = fitted.front
+        problem = Problem.checked(x, t, front.gate_weights, weight, front.switch, hashes)
         self._keep(fitted, "streaming", self._new_sums(problem), None)
 
     def _new_sums(self, problem: Problem) -> RidgeStatistics:
         """Return the sums of some rows, of each fold if memory allows."""
         alphas, selection = penalties(self.alpha, 1.0, self.selection)
         several = len(alphas) if selection == "cv" else 1
-        x, out = problem.x, problem.targets.shape[1]
+        x = problem.x
         _, folds = fold_options(
             len(x),
             x.shape[1],
-            [len(w) for w in problem.gate_weights],
-            out,
+            problem.sizes,
+            problem.targets.shape[1],
             solver="streaming",
             memory_gb=self.memory_gb,
             dtype=x.dtype,
@@ -161,11 +166,7 @@ class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[mis
             alphas=several,
             wanted=self._left_out_wanted or several > 1,
         )
-        statistics = RidgeStatistics(
-            problem.gate_weights, out, dtype=x.dtype, forgetting=self.forgetting, **folds
-        )
-        fold = fold_of_hashes(problem.hashes, statistics.folds)
-        return statistics.add(x, problem.targets, problem.sample_weight, fold)
+        return statistics_of(problem, forgetting=self.forgetting, **folds)
 
     def _remove(self, X: Any, targets: np.ndarray, sample_weight: np.ndarray | None) -> None:
         """Subtract rows from the sums."""
@@ -224,8 +225,9 @@ class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[mis
     def _front(self, X: Any, weight: np.ndarray | None, scaling: Scaling, seed: int) -> Front:
         intercept = bool(self.fit_intercept)
         n_in = (X.shape[1] if self.components is None else self.components) + intercept
-        gates = self._gates(n_in)
-        return Front.fit(X, weight, scaling, self.components, intercept, gates, seed)
+        switch = as_switch(self.switch)
+        gates = self._gates(n_in, switch)
+        return Front.fit(X, weight, scaling, self.components, intercept, gates, switch, seed)
 
     def _scaling(
         self, X: Any, targets: np.ndarray, weight: np.ndarray | None, hashes: Tensor, seed: int
@@ -254,11 +256,11 @@ class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[mis
                 problem_targets,
                 [w.double() for w in front.gate_weights],
                 None if s is None else from_numpy(s),
-                "relu",
+                as_switch(self.switch),
                 hashes[torch.from_numpy(sample)],
             )
             errors[name] = leave_one_out(problem, TRIED, bool(self.fit_intercept))
-        # Columns of their own need no explanation; a common factor must be clearly better.
+        # Scaling each column is the usual choice; a common factor must be clearly better.
         return Scaling.fit(
             "common" if errors["common"] < 0.98 * errors["columns"] else "columns", *found
         )
@@ -283,17 +285,19 @@ class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[mis
         scaled = (targets - fitted.shift) / fitted.scale
         return from_numpy(np.ascontiguousarray(scaled)).to(fitted.front.gate_weights[0].dtype)
 
-    def _gates(self, n_in: int) -> list[int]:
+    def _gates(self, n_in: int, switch: Switch) -> list[int]:
         if isinstance(self.gates, str):
             if self.gates != "auto":
                 raise ValueError(f"gates must be 'auto' or numbers of gates, got {self.gates!r}")
             low, high = AUTO_GATES
-            return [min(high, max(low, AUTO_FEATURES // n_in))]
+            found = min(high, max(low, AUTO_FEATURES // n_in))
+            return [max(switch.pieces, found - found % switch.pieces)]
         sizes: list[Any] = [self.gates] if np.ndim(self.gates) == 0 else list(self.gates)  # type: ignore[arg-type]
         if not sizes:
             raise ValueError("gates is empty: give the number of gates of at least one layer")
         for size in sizes:
             check_positive(gates=size)
+            switch.check_gates(size)
         return [int(size) for size in sizes]
 
     @staticmethod
@@ -356,8 +360,8 @@ class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[mis
 
     def _readout(self, x: Tensor, weight: Tensor, intercept: Tensor | None) -> Tensor:
         """Return the outputs of a readout for inputs of the gates."""
-        gate_weights: list[Tensor] = self._fitted.front.gate_weights
-        return apply_readout(x, gate_weights, weight, intercept=intercept)
+        front = self._fitted.front
+        return apply_readout(x, front.gate_weights, weight, front.switch, intercept)
 
     def _validated(self, X: Any, y: Any, first: bool, **options: Any) -> tuple[Any, np.ndarray]:
         dtype = [np.float64, np.float32] if first else self.gate_weights_[0].dtype

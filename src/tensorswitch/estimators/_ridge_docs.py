@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from tensorswitch.estimators._documented import with_shared
 
-T = TypeVar("T", bound=type)
+__all__ = ["documented"]
 
 PARAMETERS = """gates : "auto", int or sequence of int, default="auto"
         Number of gates of each layer, ``(n_1, …, n_L)``. An integer is a single layer. "auto" is
@@ -14,6 +14,9 @@ PARAMETERS = """gates : "auto", int or sequence of int, default="auto"
         ``Σ z zᵀ``, as in the paper, or a multiple of it such as "0.1 mean"; or several of these,
         among which ``selection`` chooses. "cv" and "gcv" stand for multiples from 1,000 to 3e-5 and
         how to choose among them.
+    switch : Switch or {"relu", "maxout", "maxout:PIECES", "none"}, default="relu"
+        The rule that opens the gates; see :func:`tensorswitch.switches.as_switch`. With maxout,
+        ``gates`` must be multiples of the number of pieces per unit.
     solver : {"auto", "streaming", "matrix-free", "dual"}, default="auto"
         "streaming" accumulates a Gram matrix, "matrix-free" runs conjugate gradients, and "dual"
         factorises a kernel matrix, for few rows. All compute the same solution. "auto" picks the
@@ -30,8 +33,9 @@ PARAMETERS = """gates : "auto", int or sequence of int, default="auto"
         and by ``partial_fit`` on the first chunk. By default there is no projection.
     fit_intercept : bool, default=True
         Whether gates and readout have biases: a constant input is appended, the first gate of
-        each layer is always open, and an intercept is added that is not penalised. The paper's
-        networks have none: they are ``standardize=False, fit_intercept=False``.
+        each layer is always open (with maxout, the other pieces of its unit are always closed), and
+        an intercept is added that is not penalised. The paper's networks have none: they are
+        ``standardize=False, fit_intercept=False``.
     selection : {"cv", "gcv"}, default="cv"
         How one of several ``alpha`` is chosen. "cv" is exact cross-validation of the squared error:
         leave-one-out in the dual solver, where identical rows are left out together, and five folds
@@ -84,14 +88,11 @@ REFERENCES = """References
 """
 
 
-def documented(cls: T) -> T:
-    """Fill in what is shared, so that it is written once."""
-    shared = {
-        "{parameters}": PARAMETERS,
-        "{last parameters}": LAST_PARAMETERS,
-        "{attributes}": ATTRIBUTES,
-        "{references}": REFERENCES,
+documented = with_shared(
+    {
+        "parameters": PARAMETERS,
+        "last parameters": LAST_PARAMETERS,
+        "attributes": ATTRIBUTES,
+        "references": REFERENCES,
     }
-    for name, text in shared.items():
-        cls.__doc__ = (cls.__doc__ or "").replace(name, text.rstrip())
-    return cls
+)

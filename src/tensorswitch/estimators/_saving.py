@@ -68,7 +68,7 @@ def save_estimator(model: Any, path: str | Path, **notes: Any) -> None:
     if not isinstance(model, _known(name) or ()):
         raise TypeError(f"only estimators of tensorswitch can be saved, got {type(model)}")
     if hasattr(type(model), "solution_"):
-        getattr(model, "solution_", None)  # solves a readout that is still to be solved
+        getattr(model, "solution_", None)  # solves the readout if that is pending
         if hasattr(model, "_calibrated"):
             model._calibrated()
     tensors: dict[str, Tensor] = {}
@@ -130,7 +130,7 @@ def load_estimator_with_notes(path: str | Path) -> tuple[Any, dict[str, Any]]:
         vars(model).update({**dict.fromkeys(DROPPED), **attributes})
         return model, {k: _decode(v, tensors) for k, v in header["notes"].items()}
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, RecursionError) as error:
-        raise ValueError(f"{path} does not contain a whole estimator: {error}") from error
+        raise ValueError(f"{path} does not contain a complete estimator: {error}") from error
 
 
 def _known(name: str) -> type | None:
@@ -150,7 +150,7 @@ def _encode(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else {"float": repr(value)}
     if isinstance(value, np.random.RandomState | np.random.Generator):
-        return None  # a seed that has been used up
+        return None  # its state has advanced, so it is no longer the seed
     if isinstance(value, torch.dtype):
         return {"dtype": str(value).removeprefix("torch.")}
     if isinstance(value, Tensor):
@@ -212,7 +212,7 @@ def _decode(value: Any, tensors: dict[str, Tensor]) -> Any:
     if "dtype" in value:
         found = getattr(torch, value["dtype"])
         if not isinstance(found, torch.dtype):
-            raise ValueError(f"{value['dtype']} is not a type of numbers")
+            raise ValueError(f"{value['dtype']} is not a torch dtype")
         return found
     if "tensor" in value:
         return tensors[value["tensor"]]
@@ -254,6 +254,7 @@ def _object(value: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
         raise ValueError(f"there is no class {value['object']!r}")
     fields = {k: _decode(v, tensors) for k, v in value["fields"].items()}
     if issubclass(kind, tuple):
+        fields = {**kind._field_defaults, **fields}  # type: ignore[attr-defined]
         return tuple.__new__(kind, [fields[name] for name in kind._fields])  # type: ignore[attr-defined]
     made = object.__new__(kind)
     for name, field in fields.items():

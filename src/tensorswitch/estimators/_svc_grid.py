@@ -11,10 +11,10 @@ import torch
 from sklearn.svm import SVC
 from sklearn.utils import check_X_y
 
+from tensorswitch._checks import check_above_zero
 from tensorswitch.estimators._pairs import (
     Pairs,
     cache_bytes,
-    check_positive,
     constant_input,
     prepared,
     solve,
@@ -97,7 +97,7 @@ def kernel_svc_grid(
     """
     kinds, depths, Cs = [check_kind(k) for k in kinds], [check_depth(d) for d in depths], list(Cs)
     for C in Cs:
-        check_positive("C", C)
+        check_above_zero(C=C)
     if not kinds or not depths or not Cs:
         raise ValueError("the grid is empty: give at least one kind, one depth and one C")
     X, y = check_X_y(X, y, dtype=[np.float64, np.float32], order="C")
@@ -146,7 +146,7 @@ def _matrices_that_fit(
 ) -> int:
     if memory_gb is None:
         return sys.maxsize
-    check_positive("memory_gb", memory_gb)
+    check_above_zero(memory_gb=memory_gb)
     rows = max(len(r) for r in pairs.rows)
     budget = memory_gb * 2**30 - cache_bytes(cache_size)
     return max(1, int(budget // (8 * rows * (rows + validation_rows))))

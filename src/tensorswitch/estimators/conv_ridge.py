@@ -29,6 +29,7 @@ from tensorswitch.features import (
     pixel_shares,
     reduced,
 )
+from tensorswitch.switches import AllOpen, Switch
 
 __all__ = ["TSConvRidgeClassifier"]
 
@@ -48,6 +49,7 @@ class ImageFront(NamedTuple):
     intercept: bool
     gate_weights: list[Tensor]
     scaling: Scaling
+    switch: Switch = AllOpen()
 
     def images(self, X: np.ndarray) -> Tensor:
         """Return flat rows as images with the channels first."""
@@ -228,7 +230,8 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         """
         front, solution = self._fitted.front, self.solution_
         weight = solution.weight * front.factor[:, None]
-        layer = nn.Linear(len(weight), weight.shape[1], dtype=weight.dtype)
+        options: Any = {"dtype": weight.dtype, "device": weight.device}
+        layer = nn.Linear(len(weight), weight.shape[1], **options)
         with torch.no_grad():
             layer.weight.copy_(weight.t())
             layer.bias.copy_(solution.intercept - front.centre.double() @ weight.double())
@@ -289,7 +292,7 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         square = z.var(0, correction=0)
         typical = float(square.mean())
         factor = torch.where(square > 0, (square + RARE**2 * typical).rsqrt(), 0)
-        unit = [torch.zeros(1, bank.out_features, dtype=dtype)]
+        unit = [torch.zeros(1, bank.out_features, dtype=dtype, device="cpu")]
         scaling = Scaling("columns", None, None)
         centre = z.mean(0)
         return ImageFront(bank, centre, factor, self.image_shape_, flips, True, unit, scaling)
@@ -378,7 +381,7 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         array = np.asarray(X)
         shape = self.image_shape
         if not len(array):
-            raise ValueError("there are no images")
+            raise ValueError("X contains no images")
         as_images(array[:1], shape)  # raises if these are not images
         if channels_first(array.shape):
             array = array.transpose(0, 2, 3, 1)

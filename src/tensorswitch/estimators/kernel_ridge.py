@@ -10,7 +10,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from tensorswitch.estimators._inputs import validated
+from tensorswitch.estimators._inputs import sample_weights, validated
 from tensorswitch.estimators._kernel_ridge import MATRICES, TSKernelRidgeBase
 from tensorswitch.estimators._labels import check_classes, class_places
 from tensorswitch.estimators._transaction import unchanged_on_error
@@ -139,7 +139,7 @@ class TSKernelRidgeClassifier(ClassifierMixin, TSKernelRidgeBase):  # type: igno
         """
         X, y = validated(self, X, y, dtype=np.float64)
         check_classification_targets(y)
-        weight = self._weights(X, sample_weight)
+        weight = sample_weights(X, sample_weight)
         used = np.ones(len(y), dtype=bool) if weight is None else weight > 0
         classes = check_classes(y[used])
         places = class_places(y[used], classes)
@@ -290,7 +290,7 @@ class TSKernelRidgeRegressor(MultiOutputMixin, RegressorMixin, TSKernelRidgeBase
         """
         options = {"multi_output": True, "y_numeric": True}
         X, y = validated(self, X, y, dtype=np.float64, **options)
-        weight = self._weights(X, sample_weight)
+        weight = sample_weights(X, sample_weight)
         used = np.ones(len(y), dtype=bool) if weight is None else weight > 0
         given = None if weight is None else weight[used]
         raw = np.asarray(y, dtype=np.float64).reshape(len(y), -1)[used]
@@ -316,7 +316,7 @@ class TSKernelRidgeRegressor(MultiOutputMixin, RegressorMixin, TSKernelRidgeBase
     def predict(
         self, X: Any, return_std: bool = False
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """Predict targets, with their standard deviations if asked for.
+        """Predict targets, with their standard deviations if requested.
 
         Parameters
         ----------

@@ -19,11 +19,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _ovr_decision_function
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from tensorswitch._checks import check_above_zero
 from tensorswitch.estimators._pairs import (
     Machine,
     Pairs,
     cache_bytes,
-    check_positive,
     constant_input,
     prepared,
     solve,
@@ -58,8 +58,8 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Whether to scale samples to unit length first, as in the paper's experiments.
     bias : bool or float, default=True
         The constant input, without which the kernels are blind to the length of rows. True is the
-        root mean square length of the training rows (1 if they have unit length); False, as in the
-        paper's experiments, is none.
+        root mean square length of the training rows (1 if they have unit length); False adds
+        none, as in the paper's experiments.
     class_weight : None, "balanced" or dict, default=None
         Factor on C of each class, as in :class:`sklearn.svm.SVC`.
     tol : float, default=1e-3
@@ -182,7 +182,7 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "decision_function_shape must be 'ovr' or 'ovo', "
                 f"got {self.decision_function_shape!r}"
             )
-        check_positive("C", self.C)
+        check_above_zero(C=self.C)
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
         pairs = Pairs(y)
         self.classes_, labels = pairs.classes, pairs.labels

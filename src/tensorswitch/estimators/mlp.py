@@ -12,13 +12,16 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from tensorswitch.estimators._inputs import sample_weights
 from tensorswitch.estimators._labels import check_classes, check_partial_fit, class_places
 from tensorswitch.estimators._mlp import TSMLPBase
+from tensorswitch.estimators._mlp_docs import documented
 from tensorswitch.estimators._transaction import unchanged_on_error
 
 __all__ = ["TSMLPClassifier", "TSMLPRegressor"]
 
 
+@documented
 class TSMLPClassifier(ClassifierMixin, TSMLPBase):  # type: ignore[misc]
     """Classifier with a TS or SS network, trained by gradient descent on the cross-entropy.
 
@@ -27,76 +30,22 @@ class TSMLPClassifier(ClassifierMixin, TSMLPBase):  # type: ignore[misc]
 
     Parameters
     ----------
-    hidden_layer_sizes : int or sequence of int, default=(64, 64)
-        Number of gates of each hidden layer.
-    kind : {"ts-lrc", "ts-ibp-lrc", "ts-ibp", "ss"}, default="ts-lrc"
-        The network: "ts-lrc" compresses the copies (LRC) and keeps its gates fixed; "ts-ibp-lrc"
-        also trains the gates, by inverted backpropagation; "ts-ibp" trains the gates and does not
-        compress; "ss" is an ordinary ReLU network.
-    learn_gates : bool, optional
-        Whether to train the gates of compressed layers. By default ``kind`` decides.
-    optimizer : {"adam", "adamw", "sgd"}, default="adam"
-        The optimiser.
-    learning_rate_init : float or "auto", default="auto"
-        The learning rate; by default 1e-3, and 2e-4 for "ts-lrc" on standardised columns.
-    momentum : float, default=0.9
-        Momentum of "sgd".
-    alpha : float, default=1e-4
-        Strength of the L2 penalty.
-    batch_size : int or "auto", default="auto"
-        Number of rows per step; by default a sixteenth of them, at least 32 and at most 128.
-    max_iter : int, default=200
-        Maximum number of epochs.
-    tol : float, default=1e-4
-        Smallest decrease of the monitored quantity that counts as an improvement.
-    n_iter_no_change : int, default=20
-        Stop after this many epochs in a row without an improvement of the training loss or, with
-        ``early_stopping``, of the validation loss.
-    early_stopping : bool or "auto", default="auto"
-        Whether to hold out rows for validation and keep the weights of the best epoch; by default
-        if there are at least 100.
-    validation_fraction : float, default=0.1
-        Fraction of the rows that ``early_stopping`` holds out.
-    bias : bool, default=True
-        Whether the layers have biases and, with ``standardize``, a constant input.
-    standardize : bool, default=True
-        Whether columns are centred and divided by their standard deviations, which are those of the
-        first chunk in ``partial_fit``. The paper's experiments do not.
+    {parameters}
     class_weight : dict, "balanced" or None, default=None
         Factors on the weights of rows, as in :class:`sklearn.linear_model.LogisticRegression`.
-    warm_start : bool, default=False
-        Whether ``fit`` continues training the network of the previous ``fit``.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the weights, of the order of the rows and of the validation split.
-    device : str, default="cpu"
-        The torch device to train on.
-    verbose : bool, default=False
-        Show a progress bar.
+    {last parameters}
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         The class labels, sorted.
-    network_ : torch.nn.Module
-        The network.
-    n_iter_ : int
-        Number of epochs.
-    loss_ : float
-        Training loss of the last epoch.
-    loss_curve_ : list of float
-        Training loss of each epoch.
-    validation_curve_ : list of float
-        Validation loss of each epoch; empty without ``early_stopping``.
-    n_features_in_ : int
-        Number of features seen during fit.
+    {attributes}
 
     See Also
     --------
     TSMLPRegressor : Regression with the same networks.
 
-    References
-    ----------
-    .. [1] C.-Y. Tsai, A. Saxe and D. Cox, "Tensor Switching Networks", NIPS 2016, arXiv:1610.10087.
+    {references}
 
     Examples
     --------
@@ -179,7 +128,7 @@ class TSMLPClassifier(ClassifierMixin, TSMLPBase):  # type: ignore[misc]
         """
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
         check_classification_targets(y)
-        weight = self._weights(X, sample_weight)
+        weight = sample_weights(X, sample_weight)
         classes = check_classes(y if weight is None else y[weight > 0])
         if (
             self.warm_start
@@ -226,7 +175,7 @@ class TSMLPClassifier(ClassifierMixin, TSMLPBase):  # type: ignore[misc]
                 "pass a dict of weights to use it with partial_fit"
             )
         self.classes_ = known
-        weight = self._by_class(targets, self._weights(X, sample_weight))
+        weight = self._by_class(targets, sample_weights(X, sample_weight))
         return self._partial_fit(X, targets, weight, len(known), first)
 
     def _by_class(self, targets: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
@@ -270,6 +219,7 @@ class TSMLPClassifier(ClassifierMixin, TSMLPBase):  # type: ignore[misc]
         return self.classes_[outputs.argmax(1)]  # type: ignore[no-any-return]
 
 
+@documented
 class TSMLPRegressor(MultiOutputMixin, RegressorMixin, TSMLPBase):  # type: ignore[misc]
     """Regressor with a TS or SS network, trained by gradient descent on the squared error.
 
@@ -279,72 +229,18 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, TSMLPBase):  # type: igno
 
     Parameters
     ----------
-    hidden_layer_sizes : int or sequence of int, default=(64, 64)
-        Number of gates of each hidden layer.
-    kind : {"ts-lrc", "ts-ibp-lrc", "ts-ibp", "ss"}, default="ts-lrc"
-        The network: "ts-lrc" compresses the copies (LRC) and keeps its gates fixed; "ts-ibp-lrc"
-        also trains the gates, by inverted backpropagation; "ts-ibp" trains the gates and does not
-        compress; "ss" is an ordinary ReLU network.
-    learn_gates : bool, optional
-        Whether to train the gates of compressed layers. By default ``kind`` decides.
-    optimizer : {"adam", "adamw", "sgd"}, default="adam"
-        The optimiser.
-    learning_rate_init : float or "auto", default="auto"
-        The learning rate; by default 1e-3, and 2e-4 for "ts-lrc" on standardised columns.
-    momentum : float, default=0.9
-        Momentum of "sgd".
-    alpha : float, default=1e-4
-        Strength of the L2 penalty.
-    batch_size : int or "auto", default="auto"
-        Number of rows per step; by default a sixteenth of them, at least 32 and at most 128.
-    max_iter : int, default=200
-        Maximum number of epochs.
-    tol : float, default=1e-4
-        Smallest decrease of the monitored quantity that counts as an improvement.
-    n_iter_no_change : int, default=20
-        Stop after this many epochs in a row without an improvement of the training loss or, with
-        ``early_stopping``, of the validation loss.
-    early_stopping : bool or "auto", default="auto"
-        Whether to hold out rows for validation and keep the weights of the best epoch; by default
-        if there are at least 100.
-    validation_fraction : float, default=0.1
-        Fraction of the rows that ``early_stopping`` holds out.
-    bias : bool, default=True
-        Whether the layers have biases and, with ``standardize``, a constant input.
-    standardize : bool, default=True
-        Whether columns are centred and divided by their standard deviations, which are those of the
-        first chunk in ``partial_fit``. The paper's experiments do not.
-    warm_start : bool, default=False
-        Whether ``fit`` continues training the network of the previous ``fit``.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the weights, of the order of the rows and of the validation split.
-    device : str, default="cpu"
-        The torch device to train on.
-    verbose : bool, default=False
-        Show a progress bar.
+    {parameters}
+    {last parameters}
 
     Attributes
     ----------
-    network_ : torch.nn.Module
-        The network.
-    n_iter_ : int
-        Number of epochs.
-    loss_ : float
-        Training loss of the last epoch.
-    loss_curve_ : list of float
-        Training loss of each epoch.
-    validation_curve_ : list of float
-        Validation loss of each epoch; empty without ``early_stopping``.
-    n_features_in_ : int
-        Number of features seen during fit.
+    {attributes}
 
     See Also
     --------
     TSMLPClassifier : Classification with the same networks.
 
-    References
-    ----------
-    .. [1] C.-Y. Tsai, A. Saxe and D. Cox, "Tensor Switching Networks", NIPS 2016, arXiv:1610.10087.
+    {references}
 
     Examples
     --------
@@ -381,7 +277,7 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, TSMLPBase):  # type: igno
             self, X, y, dtype=[np.float64, np.float32], order="C", multi_output=True, y_numeric=True
         )
         targets = self._targets(y, self.warm_start and hasattr(self, "_learner"))
-        return self._fit(X, targets, self._weights(X, sample_weight), targets.shape[1])
+        return self._fit(X, targets, sample_weights(X, sample_weight), targets.shape[1])
 
     @unchanged_on_error
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -413,7 +309,7 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, TSMLPBase):  # type: igno
             y_numeric=True,
         )
         targets = self._targets(y, not first)
-        weight = self._weights(X, sample_weight)
+        weight = sample_weights(X, sample_weight)
         return self._partial_fit(X, targets, weight, targets.shape[1], first)
 
     _shape: tuple[int, ...]

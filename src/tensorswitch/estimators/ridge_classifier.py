@@ -24,6 +24,7 @@ from tensorswitch.estimators._transaction import unchanged_on_error
 from tensorswitch.kernel_ridge import Calibration
 from tensorswitch.ridge.rows import fold_of_hashes
 from tensorswitch.ridge.solving import left_out_readouts
+from tensorswitch.switches import Switch
 
 __all__ = ["TSRidgeClassifier"]
 
@@ -78,6 +79,7 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses):  # type: ignore[misc]
         gates: Sequence[int] | int | str = "auto",
         alpha: float | str | Sequence[float | str] = "cv",
         *,
+        switch: Switch | str = "relu",
         solver: str = "auto",
         standardize: Any = "auto",
         components: int | None = None,
@@ -94,6 +96,7 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses):  # type: ignore[misc]
         super().__init__(
             gates,
             alpha,
+            switch=switch,
             solver=solver,
             standardize=standardize,
             components=components,
@@ -185,7 +188,7 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses):  # type: ignore[misc]
     @available_if(can_update)  # type: ignore[untyped-decorator]
     @unchanged_on_error
     def remove(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Take rows out again, as if they had never been there.
+        """Remove rows that were fitted, as if they had never been seen.
 
         Parameters
         ----------
@@ -297,8 +300,8 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses):  # type: ignore[misc]
         front = self._fitted.front
         if statistics.folds == 1:
             log.warning(
-                "probabilities are calibrated on rows that were learned from, since there is no "
-                "memory for the sums of folds; they may be too confident"
+                "probabilities are calibrated on training rows, since the sums of folds do not fit "
+                "into memory; they may be too confident"
             )
             return self._readout(held.x, solution.weight, solution.intercept).numpy()
         folds = fold_of_hashes(held.hashes, statistics.folds)

@@ -109,7 +109,7 @@ class TSRidgeRegressor(MultiOutputMixin, RegressorMixin, TSRidgeBase):  # type: 
     @available_if(can_update)  # type: ignore[untyped-decorator]
     @unchanged_on_error
     def remove(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Take rows out again, as if they had never been there.
+        """Remove rows that were fitted, as if they had never been seen.
 
         Parameters
         ----------

@@ -104,7 +104,7 @@ class Settings:
             rows = len(problem.splits()[0][0])
             fitting["components"] = min(COMPONENTS, rows - rows // 5)
         chosen = {**fitting, **{key: value for key, value in given.items() if value is not None}}
-        chosen["components"] = chosen["components"] or None  # 0 asks for the pixels
+        chosen["components"] = chosen["components"] or None  # 0 means the pixels themselves
         return cls(**chosen)
 
     def used_by(self, method: str) -> dict[str, Any]:
@@ -180,7 +180,7 @@ class Comparison:
         return [r for r in self.records if r.failure is not None]
 
     def model_path(self, record: MethodRecord) -> Path:
-        """Return where the model of the first split of a method is.
+        """Return the path of the model of the first split of a method.
 
         Parameters
         ----------

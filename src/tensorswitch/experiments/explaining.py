@@ -15,7 +15,7 @@ from tensorswitch.explain import Explanation, explain
 
 __all__ = ["Example", "can_explain", "examples", "explain_rows", "feature_names"]
 
-EXAMPLES = 6  # half of them right, half of them wrong, if there are so many
+EXAMPLES = 6  # half of them right and half of them wrong, if there are enough
 ROWS = 1_000  # test rows among which examples are chosen
 NEAREST = 3
 

@@ -31,7 +31,7 @@ from tensorswitch.kernel_ridge import Calibration
 
 __all__ = ["Fit", "fit_method"]
 
-VALIDATION = 0.2  # share of the training rows by which networks and machines choose
+VALIDATION = 0.2  # share of the training rows on which networks and kernel machines are validated
 FEWEST = 50  # with fewer training rows nothing is held out
 SVM_DEPTHS, SVM_CS, SVM_GRID_ROWS = (1, 3, 5), (1.0, 10.0, 100.0), 5_000
 WatchEpoch = Callable[[int, int, str], None]
@@ -39,7 +39,7 @@ WatchEpoch = Callable[[int, int, str], None]
 
 @dataclass
 class Fit:
-    """A fitted method and how it did.
+    """A fitted method and its results.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def fit_method(
     watch : callable, optional
         Called after each epoch as ``watch(done, total, note)``.
     parts : Parts, optional
-        The encoded split, if it is at hand.
+        The encoded split, if it is already available.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def fit_method(
         _measure(fit, test, parts.test_target, name == "rr")
     preparation = parts.encoder
     if method.epochs and problem.is_image and isinstance(preparation, Preparation):
-        learned = name != "ts-lrc"  # fixed gates are noise
+        learned = name != "ts-lrc"  # fixed gates are random
         network = fit.predictor.model.network_
         fit.filters = first_filters(network, preparation.basis) if learned else None
     return fit
@@ -232,7 +232,7 @@ def _error(predictor: Predictor, x: np.ndarray, truth: np.ndarray) -> float:
 def _tuned_machine(
     model: TSKernelSVC, x: np.ndarray, y: np.ndarray, note: str
 ) -> tuple[TSKernelSVC, str]:
-    """Choose depth and C by validation error, if the rows are few."""
+    """Choose depth and C by validation error, if there are few rows."""
     depth, C = model.depth, model.C
     train, labels, held_x, held_y = _held_out(x, y)
     if held_x is not None and len(x) <= SVM_GRID_ROWS:

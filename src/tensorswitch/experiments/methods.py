@@ -14,7 +14,7 @@ from tensorswitch.experiments.experiment import METHODS as PAPER
 
 __all__ = ["COMPARED", "LEGEND", "Method", "Setting", "methods_for"]
 
-SVM_ROWS = 10_000  # kernel machines without a limit of their own learn from so many rows at most
+SVM_ROWS = 10_000  # training rows of kernel machines that have no limit of their own
 MOST_COPIES = 1024  # of its input that a network without compression makes
 RATE, WIDE = 1e-3, 32  # learning rate, and the inputs beyond which TS layers take smaller steps
 

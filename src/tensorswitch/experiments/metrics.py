@@ -1,4 +1,4 @@
-"""The measures people expect: of classes and of numbers."""
+"""Common metrics of classification and regression."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 __all__ = ["BINS", "classification_metrics", "regression_metrics"]
 
 BINS = 10  # of the reliability curve
-LEAST = 1e-12  # probabilities below count as this in the log-loss
+LEAST = 1e-12  # smaller probabilities count as this in the log-loss
 
 
 def classification_metrics(

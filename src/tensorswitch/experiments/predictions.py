@@ -1,4 +1,4 @@
-"""What a model says of some rows, and how good that is."""
+"""Predictions for some rows, and how good they are."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Predictions:
             If the truth is not known.
         """
         if self.truth is None:
-            raise ValueError("the right answers are not known, so there is nothing to measure")
+            raise ValueError("the true targets are not known, so no errors can be computed")
         if self.class_names is None:
             return regression_metrics(self.truth, self.labels)
         names = [*self.class_names, *self.unknown]

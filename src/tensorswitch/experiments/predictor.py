@@ -20,7 +20,7 @@ from tensorswitch.training import Learner
 __all__ = ["MODEL", "Front", "Interval", "Predictor", "load_predictor"]
 
 MODEL = "model.safetensors"
-COVERED = 0.9  # share of the rows whose target is to lie in their interval
+COVERED = 0.9  # nominal coverage of the intervals
 
 
 @dataclass(frozen=True)

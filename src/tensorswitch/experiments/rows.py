@@ -157,7 +157,7 @@ def _table_rows(
 
 
 def _truth(table: Table, target: str, predictor: Predictor) -> np.ndarray | None:
-    """Return the right answers, or None if they are missing in some rows."""
+    """Return the true targets, or None if they are missing in some rows."""
     values = table.columns[target]
     if predictor.class_names is None:
         if values.dtype.kind != "f":

@@ -187,7 +187,7 @@ def learn_patch_bank(
     gates = features // per_gate
     if gates < len(sizes):
         raise ValueError(
-            f"{features} features are too few: a gate of each of {len(sizes)} sizes needs "
+            f"{features} features are too few: one gate for each of {len(sizes)} sizes needs "
             f"{per_gate * len(sizes)}"
         )
     generator = torch.Generator().manual_seed(0) if generator is None else generator

@@ -163,7 +163,7 @@ def _sampled(images: Tensor, size: int, stride: int, generator: torch.Generator)
     count = min(SAMPLED_PATCHES, len(images) * rows * columns)
     view = images.unfold(2, size, stride).unfold(3, size, stride)
     image, row, column = (
-        torch.randint(limit, (count,), generator=generator)
+        torch.randint(limit, (count,), generator=generator, device=generator.device)
         for limit in (len(images), rows, columns)
     )
     return view[image, :, row, column].flatten(1)
@@ -184,7 +184,9 @@ def _whitening(patches: Tensor, components: int, shrinkage: float) -> Tensor:
 def _gates(patches: Tensor, first: Tensor, gates_from: str, generator: torch.Generator) -> Tensor:
     """Return gate weights of unit length; ``first`` are the patches to start from."""
     if gates_from == "random":
-        return _unit(torch.randn(first.shape, generator=generator).to(first))
+        return _unit(
+            torch.randn(first.shape, generator=generator, device=generator.device).to(first)
+        )
     found = _unit(first)
     for _ in range(LLOYD_STEPS if gates_from == "clusters" else 0):
         nearest = torch.cat([(part @ found.t()).argmax(1) for part in patches.split(ASSIGNED)])

@@ -15,8 +15,8 @@ def window_of_position(height: int, width: int, grid: int) -> Tensor:
     """Return the window of each position, both numbered in row-major order."""
 
     def axis(size: int) -> Tensor:
-        inner = torch.tensor(edges(size, grid)[1:-1], dtype=torch.int64)
-        return torch.searchsorted(inner, torch.arange(size), right=True)
+        inner = torch.tensor(edges(size, grid)[1:-1], dtype=torch.int64, device="cpu")
+        return torch.searchsorted(inner, torch.arange(size, device="cpu"), right=True)
 
     return (axis(height)[:, None] * grid + axis(width)).flatten()
 
@@ -24,5 +24,5 @@ def window_of_position(height: int, width: int, grid: int) -> Tensor:
 def averaging(height: int, width: int, grid: int) -> Tensor:
     """Return the matrix that averages positions over windows, of shape (windows, positions)."""
     window = window_of_position(height, width, grid)
-    member = window == torch.arange(grid * grid)[:, None]
+    member = window == torch.arange(grid * grid, device="cpu")[:, None]
     return member / member.sum(1, keepdim=True)

@@ -18,7 +18,7 @@ class Calibration:
     """``p = softmax(T F W + b)``.
 
     Targets are smoothed as if each class had one more row that is right and one that is wrong,
-    since classes without errors would otherwise ask for certainty. The temperature T is fitted
+    since classes without errors would otherwise call for certainty. The temperature T is fitted
     first; W and b then minimise the log-loss plus ``CLOSENESS (‖W − I‖² + ‖b‖²) / 2``, so that a
     rare class is not fitted to noise.
 

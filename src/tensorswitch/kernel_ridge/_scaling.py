@@ -96,7 +96,7 @@ class Scaling:
         return cls(name, centre, factor, ranks, second_centre, second, weights, power)
 
     def __call__(self, x: np.ndarray, bias: float | None = None) -> np.ndarray:
-        """Scale rows, and add a constant column if asked for.
+        """Scale rows, and add a constant column if requested.
 
         Parameters
         ----------

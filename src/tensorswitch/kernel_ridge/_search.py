@@ -34,7 +34,7 @@ KINDS, DEPTHS, BIASES = ("ss", "ts", "ntk"), (1, 4), (1.0, 3.0)
 PENALTIES = tuple(10.0**e for e in np.arange(-4.5, 1.01, 0.5))
 FIRST_ROWS, SECOND_ROWS, KEPT = 300, 640, 3
 POWERS, WEIGHTED, ROUNDS = (0.5, 1.0), 2, 2
-LEAST_WEIGHT = 1e-3  # of the largest, so that no column is lost for good
+LEAST_WEIGHT = 1e-3  # of the largest, so that every column can recover
 GRADIENT_ROWS = 2000
 SCALING_ROWS = 20_000  # to which scalings are fitted
 STEP = 10**0.25  # between neighbouring λ in the last stage
@@ -48,7 +48,7 @@ SINGLE_LEAST = 1e-3  # the least λ for which errors are compared in float32
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kernel on scaled columns, and how well it did on some rows.
+    """A kernel on scaled columns, and its error on some rows.
 
     Parameters
     ----------
@@ -86,14 +86,14 @@ class Candidate:
         return self.bias, self.kind, self.depth
 
     def entry(self) -> dict[str, Any]:
-        """Return what a table of candidates says of it."""
+        """Return its row in a table of candidates."""
         names = ("kind", "depth", "bias", "penalty", "rows", "error")
         scaling = {"scaling": self.scaling.name, "weights": self.scaling.power}
         return {**scaling, **{name: getattr(self, name) for name in names}}
 
 
 def _worth(errors: dict[float, float]) -> bool:
-    """Whether the last step down brought enough."""
+    """Return whether the last step down lowered the error enough."""
     smallest, next_smallest = sorted(errors)[:2]
     return errors[smallest] < WORTH * errors[next_smallest]
 

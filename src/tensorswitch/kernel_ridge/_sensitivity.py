@@ -81,7 +81,7 @@ def column_sensitivities(
     unit_x, unit_y = z / z.norm(dim=1, keepdim=True), support / lengths
     cosine = unit_x @ unit_y.t()
     value, slope = kappa(cosine, kind, depth)
-    slope[cosine > 1 - 4 * torch.finfo(z.dtype).eps] = 0  # a row meets itself
+    slope[cosine > 1 - 4 * torch.finfo(z.dtype).eps] = 0  # the same row twice
     rest = value - cosine * slope
     total = torch.zeros(columns, dtype=z.dtype, device=z.device)
     for column in (coef * lengths).unbind(1):

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tensorswitch._checks import check_dtype_device, check_floating
+from tensorswitch.nn._relu import bias_or_zeros
+from tensorswitch.switches import Switch, as_switch
 
 
 class Switching(nn.Module):
@@ -19,9 +21,6 @@ class Switching(nn.Module):
     learn_gates: str | None
     weight: nn.Parameter
     bias: nn.Parameter | None
-    gate_bias: nn.Parameter | None
-    constant: nn.Parameter | None
-    dropout: float
 
     def _make(
         self, weight: Sequence[int], bias: int | None, learn_gates: str | None, **factory: Any
@@ -34,30 +33,10 @@ class Switching(nn.Module):
             "bias", None if bias is None else nn.Parameter(torch.empty(bias, **factory))
         )
 
-    def _make_constant(self, gates: int, outputs: int, gate_bias: bool, **factory: Any) -> None:
-        """Register the gate bias, and the weights of the constant 1 in the copies."""
-        self.register_parameter(
-            "gate_bias", self._gate_parameter(gates, **factory) if gate_bias else None
-        )
-        constant = nn.Parameter(torch.empty(gates, outputs, **factory)) if gate_bias else None
-        self.register_parameter("constant", constant)
-
     def _gate_parameter(self, *shape: int, **factory: Any) -> nn.Parameter:
         return nn.Parameter(
             torch.empty(shape, **factory), requires_grad=self.learn_gates is not None
         )
-
-    def _set_dropout(self, dropout: float) -> None:
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout must be at least 0 and below 1, got {dropout!r}")
-        self.dropout = float(dropout)
-
-    def _dropped(self, gates: Tensor) -> tuple[Tensor, float]:
-        """Return the gates after dropout, and the factor that keeps the mean of the output."""
-        if not self.training or not self.dropout:
-            return gates, 1.0
-        kept = torch.rand(gates.shape, device=gates.device) >= self.dropout
-        return gates & kept, 1 / (1 - self.dropout)
 
     def _scores(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return ``W x + b``, without a gradient of ``x``, nor of the gates if they are fixed."""
@@ -92,3 +71,69 @@ class Switching(nn.Module):
         check_dtype_device("input", x, "weight", self.weight)
         lead = tuple(x.shape[:axis])
         return (x if axis == 1 else x.reshape(math.prod(lead), *x.shape[axis:])), lead
+
+
+class OneLayer(Switching):
+    """Base class of :class:`SwitchedLinear` and :class:`SwitchedConv2d`: one layer of gates."""
+
+    gates: int
+    switch: Switch
+    dropout: float
+    gate_weight: nn.Parameter
+    gate_bias: nn.Parameter | None
+    constant: nn.Parameter | None
+
+    def _build(
+        self,
+        inputs: Sequence[int],
+        gates: int,
+        outputs: int,
+        bias: bool,
+        switch: Switch | str,
+        learn_gates: str | None,
+        gate_bias: bool,
+        dropout: float,
+        **factory: Any,
+    ) -> None:
+        """Check the settings and create the parameters; copies have the shape ``inputs``."""
+        self.gates, self.switch = gates, as_switch(switch)
+        self.switch.check_gates(gates)
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout must be at least 0 and below 1, got {dropout!r}")
+        self.dropout = float(dropout)
+        self._make((gates, *inputs, outputs), outputs if bias else None, learn_gates, **factory)
+        self.gate_weight = self._gate_parameter(gates, *inputs, **factory)
+        of_gates = self._gate_parameter(gates, **factory) if gate_bias else None
+        constant = nn.Parameter(torch.empty(gates, outputs, **factory)) if gate_bias else None
+        self.register_parameter("gate_bias", of_gates)
+        self.register_parameter("constant", constant)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new weights and set the biases to zero."""
+        self._reset([self.gate_weight], [self.gate_bias, self.constant])
+
+    def _dropped(self, gates: Tensor) -> tuple[Tensor, float]:
+        """Return the gates after dropout, and the factor that keeps the mean of the output."""
+        if not self.training or not self.dropout:
+            return gates, 1.0
+        kept = torch.rand(gates.shape, device=gates.device) >= self.dropout
+        return gates & kept, 1 / (1 - self.dropout)
+
+    def _copy_relu(self, hidden: nn.Linear | nn.Conv2d, output: nn.Linear | nn.Conv2d) -> None:
+        """Take over the weights of a ReLU layer and its readout, which has a 1×1 kernel."""
+        columns = output.weight.flatten(1).t()  # (gates, outputs)
+        lead = (len(columns), *[1] * (hidden.weight.dim() - 1))
+        self.gate_weight.copy_(hidden.weight)
+        self.weight.copy_(hidden.weight[..., None] * columns.reshape(*lead, -1))
+        if self.gate_bias is not None and self.constant is not None:
+            self.gate_bias.copy_(bias_or_zeros(hidden))
+            self.constant.copy_(self.gate_bias[:, None] * columns)
+        if self.bias is not None:
+            self.bias.copy_(bias_or_zeros(output))
+
+    def _settings(self) -> str:
+        return (
+            f"learn_gates={self.learn_gates!r}, gate_bias={self.gate_bias is not None}, "
+            f"dropout={self.dropout}"
+        )

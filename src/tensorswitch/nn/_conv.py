@@ -12,13 +12,12 @@ from torch.nn import functional as F
 
 from tensorswitch._checks import check_positive
 from tensorswitch.inverted import with_pseudo_gradients
-from tensorswitch.nn._base import Switching
-from tensorswitch.nn._relu import bias_or_zeros
+from tensorswitch.nn._base import OneLayer
 from tensorswitch.switched import switched_linear
-from tensorswitch.switches import MaxPool2d, Routes, Switch, as_switch
+from tensorswitch.switches import MaxPool2d, Routes, Switch
 
 
-class SwitchedConv2d(Switching):
+class SwitchedConv2d(OneLayer):
     """Apply ``y = Σ_j H(w_j · p) V_jᵀ p + bias`` to every patch ``p`` of an image.
 
     With ``pool``, the gate scores are max pooled: in each window, a unit copies the patch at the
@@ -102,30 +101,15 @@ class SwitchedConv2d(Switching):
     ) -> None:
         super().__init__()
         check_positive(in_channels=in_channels, gates=gates, out_channels=out_channels)
-        switch = as_switch(switch)
-        switch.check_gates(gates)
-        self.in_channels, self.gates, self.out_channels = in_channels, gates, out_channels
-        self.switch = switch
-        self._set_dropout(dropout)
+        self.in_channels, self.out_channels = in_channels, out_channels
         self.kernel_size, self.stride = _pair("kernel_size", kernel_size), _pair("stride", stride)
         self.padding = _pair("padding", padding, least=0)
         self.pool = None if pool is None else _pair("pool", pool)
-        self._make(
-            (gates, in_channels, *self.kernel_size, out_channels),
-            out_channels if bias else None,
-            learn_gates,
-            device=device,
-            dtype=dtype,
+        patch, settings = (
+            (in_channels, *self.kernel_size),
+            (switch, learn_gates, gate_bias, dropout),
         )
-        self.gate_weight = self._gate_parameter(
-            gates, in_channels, *self.kernel_size, device=device, dtype=dtype
-        )
-        self._make_constant(gates, out_channels, gate_bias, device=device, dtype=dtype)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw new weights and set the biases to zero."""
-        self._reset([self.gate_weight], [self.gate_bias, self.constant])
+        self._build(patch, gates, out_channels, bias, *settings, device=device, dtype=dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute the output of the layer.
@@ -220,8 +204,7 @@ class SwitchedConv2d(Switching):
             f"in_channels={self.in_channels}, gates={self.gates}, "
             f"out_channels={self.out_channels}, kernel_size={self.kernel_size}, "
             f"stride={self.stride}, padding={self.padding}, bias={self.bias is not None}, "
-            f"switch={self.switch}, pool={self.pool}, learn_gates={self.learn_gates!r}, "
-            f"gate_bias={self.gate_bias is not None}, dropout={self.dropout}"
+            f"switch={self.switch}, pool={self.pool}, {self._settings()}"
         )
 
     @classmethod
@@ -296,14 +279,7 @@ class SwitchedConv2d(Switching):
             device=hidden.weight.device,
             dtype=hidden.weight.dtype,
         )
-        columns = output.weight.flatten(1).t()  # (gates, out)
-        layer.gate_weight.copy_(hidden.weight)
-        layer.weight.copy_(hidden.weight[..., None] * columns[:, None, None, None, :])
-        if layer.gate_bias is not None and layer.constant is not None:
-            layer.gate_bias.copy_(bias_or_zeros(hidden))
-            layer.constant.copy_(layer.gate_bias[:, None] * columns)
-        if layer.bias is not None:
-            layer.bias.copy_(bias_or_zeros(output))
+        layer._copy_relu(hidden, output)
         return layer
 
 

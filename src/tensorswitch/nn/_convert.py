@@ -82,8 +82,8 @@ def convert(
     Raises
     ------
     ValueError
-        If the module cannot be traced, a named layer cannot be converted, or there is none to
-        convert. The message says why.
+        If the module cannot be traced, a named layer cannot be converted, or no layer can be
+        converted. The message says why.
 
     Examples
     --------
@@ -162,7 +162,7 @@ def _match(network: fx.GraphModule, name: str) -> _Match:
 
 
 def _chain(node: fx.Node) -> Iterator[fx.Node]:
-    """Yield what follows a node, as long as it is the only thing that does."""
+    """Yield the nodes that follow a node, as long as each has a single user."""
     while True:
         users = list(node.users)
         if len(users) != 1:
@@ -192,7 +192,7 @@ def _step(match: _Match, node: fx.Node, layer: nn.Module | None, relu: bool) -> 
     else:
         what = type(layer).__name__ if layer is not None else getattr(node.target, "__name__", node)
         raise _RefusedError(
-            f"it is followed by {what}, which has no place between it and a readout"
+            f"it is followed by {what}, which cannot stand between a hidden layer and its readout"
         )
     return relu
 
@@ -204,8 +204,8 @@ def _window(layer: nn.MaxPool2d) -> tuple[int, int]:
     )
     if kernel != stride or padding != (0, 0) or dilation != (1, 1) or layer.ceil_mode:
         raise _RefusedError(
-            "its max pooling must have a stride of its kernel size, no padding, no dilation and "
-            f"no ceil_mode, got {layer}"
+            "its max pooling must have a stride equal to its kernel size, no padding, no dilation "
+            f"and no ceil_mode, got {layer}"
         )
     return int(kernel[0]), int(kernel[1])
 

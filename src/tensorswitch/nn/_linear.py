@@ -7,13 +7,13 @@ from torch import Tensor, nn
 
 from tensorswitch._checks import check_positive
 from tensorswitch.inverted import with_pseudo_gradients
-from tensorswitch.nn._base import Switching
+from tensorswitch.nn._base import OneLayer
 from tensorswitch.nn._relu import check_relu_layers
 from tensorswitch.switched import switched_linear
-from tensorswitch.switches import Switch, as_switch
+from tensorswitch.switches import Switch
 
 
-class SwitchedLinear(Switching):
+class SwitchedLinear(OneLayer):
     """Apply ``y = Σ_j H(w_j · x) V_jᵀ x + bias`` to the last axis of the input.
 
     This is a TS layer with linear rotation-compression (LRC), or the readout of a TS layer.
@@ -86,25 +86,11 @@ class SwitchedLinear(Switching):
     ) -> None:
         super().__init__()
         check_positive(in_features=in_features, gates=gates, out_features=out_features)
-        switch = as_switch(switch)
-        switch.check_gates(gates)
-        self.in_features, self.gates, self.out_features = in_features, gates, out_features
-        self.switch = switch
-        self._set_dropout(dropout)
-        self._make(
-            (gates, in_features, out_features),
-            out_features if bias else None,
-            learn_gates,
-            device=device,
-            dtype=dtype,
+        self.in_features, self.out_features = in_features, out_features
+        settings = switch, learn_gates, gate_bias, dropout
+        self._build(
+            (in_features,), gates, out_features, bias, *settings, device=device, dtype=dtype
         )
-        self.gate_weight = self._gate_parameter(gates, in_features, device=device, dtype=dtype)
-        self._make_constant(gates, out_features, gate_bias, device=device, dtype=dtype)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw new weights and set the biases to zero."""
-        self._reset([self.gate_weight], [self.gate_bias, self.constant])
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute the output of the layer.
@@ -144,8 +130,7 @@ class SwitchedLinear(Switching):
         return (
             f"in_features={self.in_features}, gates={self.gates}, "
             f"out_features={self.out_features}, bias={self.bias is not None}, "
-            f"switch={self.switch}, learn_gates={self.learn_gates!r}, "
-            f"gate_bias={self.gate_bias is not None}, dropout={self.dropout}"
+            f"switch={self.switch}, {self._settings()}"
         )
 
     @classmethod
@@ -205,11 +190,5 @@ class SwitchedLinear(Switching):
             device=hidden.weight.device,
             dtype=hidden.weight.dtype,
         )
-        layer.gate_weight.copy_(hidden.weight)
-        layer.weight.copy_(hidden.weight[:, :, None] * output.weight.t()[:, None, :])
-        if layer.gate_bias is not None and layer.constant is not None:
-            layer.gate_bias.copy_(hidden.bias)
-            layer.constant.copy_(hidden.bias[:, None] * output.weight.t())
-        if layer.bias is not None:
-            layer.bias.copy_(output.bias)
+        layer._copy_relu(hidden, output)
         return layer

@@ -94,47 +94,53 @@ def plan(what: str, scale: str) -> Plan:
 
 def _table1(scale: str) -> Plan:
     """Return the experiments of table 1."""
-    if scale == "smoke":
-        experiments = [
-            Experiment(data="digits", method=m, depths=(1, 2), Cs=(10.0, 100.0))
-            for m in ("svm-ss", "svm-ts")
-        ]
-        experiments += [Experiment(data="digits", method="rr", width=32)]
-        experiments += [
-            Experiment(method=m, depth=d, width=32, epochs=3, **DIGITS)
-            for m, d in product(MLPS, (1, 2))
-        ]
-        return Plan(
-            experiments + _digit_pairs(),
-            [
-                "the paper's data sets: these are the digits of scikit-learn, "
-                "with networks of 32 units trained for 3 epochs"
-            ],
-        )
-    if scale == "small":
-        experiments = _ridge() + _one_pass("mnist", seeds=3)
-        experiments += [e for data in EPOCHS for e in _long(data, "ss")]
-        experiments += (
-            _figure4("small", with_one_pass=True).experiments
-            + _one_pass("cifar10", seeds=1)
-            + _one_pass("svhn", seeds=1)
-        )
-        experiments += [
-            e
-            for data, method in product(EPOCHS, ("ts-lrc", "ts-ibp-lrc"))
-            for e in _long(data, method)
-        ] + _svms()
-        return Plan(
-            experiments,
-            [
-                "SVHN's extra training images, on which the paper's networks were trained",
-                "long runs of all but one to three configurations of each network",
-                "all CNNs but three pairs: two on MNIST, trained for 5 epochs and for 1 instead of "
-                "100, and one on CIFAR-10, trained for 5",
-                "all SVMs but one setting of each kernel: the paper's best depth, "
-                "components and C chosen on 20,000 rows",
-            ],
-        )
+    return {"smoke": _smoke_table1, "small": _small_table1, "full": _full_table1}[scale]()
+
+
+def _smoke_table1() -> Plan:
+    experiments = [
+        Experiment(data="digits", method=m, depths=(1, 2), Cs=(10.0, 100.0))
+        for m in ("svm-ss", "svm-ts")
+    ]
+    experiments += [Experiment(data="digits", method="rr", width=32)]
+    experiments += [
+        Experiment(method=m, depth=d, width=32, epochs=3, **DIGITS)
+        for m, d in product(MLPS, (1, 2))
+    ]
+    return Plan(
+        experiments + _digit_pairs(),
+        [
+            "the paper's data sets: these are the digits of scikit-learn, "
+            "with networks of 32 units trained for 3 epochs"
+        ],
+    )
+
+
+def _small_table1() -> Plan:
+    experiments = _ridge() + _one_pass("mnist", seeds=3)
+    experiments += [e for data in EPOCHS for e in _long(data, "ss")]
+    experiments += (
+        _figure4("small", with_one_pass=True).experiments
+        + _one_pass("cifar10", seeds=1)
+        + _one_pass("svhn", seeds=1)
+    )
+    experiments += [
+        e for data, method in product(EPOCHS, ("ts-lrc", "ts-ibp-lrc")) for e in _long(data, method)
+    ] + _svms()
+    return Plan(
+        experiments,
+        [
+            "SVHN's extra training images, on which the paper's networks were trained",
+            "long runs of all but one to three configurations of each network",
+            "all CNNs but three pairs: two on MNIST, trained for 5 epochs and for 1 instead of "
+            "100, and one on CIFAR-10, trained for 5",
+            "all SVMs but one setting of each kernel: the paper's best depth, "
+            "components and C chosen on 20,000 rows",
+        ],
+    )
+
+
+def _full_table1() -> Plan:
     svms = [
         Experiment(
             data=d,

@@ -18,6 +18,11 @@ leave-one-out error, the others the one with the lowest exact cross-validation e
 cross-validation (GCV) [2]_ is available on request. With ``fit_intercept=True`` there is an
 intercept that is not penalised.
 
+In place of gate weights, all solvers accept the gates themselves, as a boolean tensor or as
+:class:`~tensorswitch.Routes` that copy one input row to each row of the targets. The streaming
+solver for such rows is :class:`RouteStatistics`. Where several input rows add up, as with max
+pooling, ``z`` does not have the form above; use ``Routes.expand`` and :class:`FeatureStatistics`.
+
 References
 ----------
 .. [1] C.-Y. Tsai, A. Saxe and D. Cox, "Tensor Switching Networks", NIPS 2016, arXiv:1610.10087.
@@ -35,6 +40,7 @@ from tensorswitch.ridge.matrix_free import solve_matrix_free
 from tensorswitch.ridge.moments import Moments
 from tensorswitch.ridge.penalty import effective_rows
 from tensorswitch.ridge.readout import apply_readout
+from tensorswitch.ridge.route_statistics import RouteStatistics
 from tensorswitch.ridge.rows import fold_of_rows
 from tensorswitch.ridge.solving import solve_moments
 from tensorswitch.ridge.statistics import RidgeStatistics
@@ -45,6 +51,7 @@ __all__ = [
     "FeatureStatistics",
     "Moments",
     "RidgeStatistics",
+    "RouteStatistics",
     "SingularError",
     "Solution",
     "apply_readout",

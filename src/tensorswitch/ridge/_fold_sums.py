@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from copy import copy
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -14,8 +14,29 @@ from tensorswitch._checks import check_shape
 from tensorswitch.ridge._gram import packed_shape
 from tensorswitch.ridge._layouts import Layout, Packed
 from tensorswitch.ridge.moments import Moments
+from tensorswitch.ridge.problem import column_energies
 from tensorswitch.ridge.rows import fold_of_rows
 from tensorswitch.switches import Switch
+
+GRAM_ROWS = 1 << 16
+
+
+class Rows(NamedTuple):
+    """Validated rows: inputs, targets, weights, and gates if they do not follow from weights."""
+
+    x: Tensor
+    targets: Tensor
+    sample_weight: Tensor | None = None
+    gates: Tensor | None = None
+
+    def at(self, index: slice | Tensor) -> Rows:
+        """Return some of the rows."""
+        return Rows(*(None if part is None else part[index] for part in self))  # type: ignore[arg-type]
+
+    def weights(self) -> Tensor:
+        """Return the weights, which are 1 by default."""
+        weight = self.sample_weight
+        return self.x.new_ones(len(self.x)) if weight is None else weight
 
 
 class FoldSums:
@@ -23,6 +44,7 @@ class FoldSums:
 
     gate_weights: list[Tensor]
     switch: Switch
+    forgetting: float
     folds: int
     held_out: bool
     has_means: bool
@@ -105,6 +127,61 @@ class FoldSums:
         if len(fold) and not 0 <= int(fold.min()) <= int(fold.max()) < self.folds:
             raise ValueError(f"fold must contain numbers from 0 to {self.folds - 1}")
         return (fold > 0).long() if self.held_out else fold.long()
+
+    def _accumulate(self, rows: Rows, places: Tensor, sign: int) -> None:
+        """Add rows, or subtract them, to the sums of their folds."""
+        if len(self._gram) == 1:
+            self._accumulate_part(0, rows, sign)
+            return
+        for part in range(len(self._gram)):
+            self._accumulate_part(part, rows.at((places == part).nonzero().flatten()), sign)
+
+    def _accumulate_part(self, part: int, rows: Rows, sign: int) -> None:
+        for start in range(0, len(rows.x), GRAM_ROWS):
+            block = rows.at(slice(start, start + GRAM_ROWS))
+            goal, s = block.targets, block.weights()
+            exact = s.double()
+            self._target_sum[part] += sign * (exact @ goal.double())
+            self._target_energy[part] += sign * (exact @ goal.double().square())
+            counts = torch.stack([exact.sum(), exact.square().sum()])
+            self._counts[part] += sign * counts
+            goal = torch.nn.functional.pad(goal, (0, 1), value=1.0)
+            with torch.autocast(goal.device.type, enabled=False):
+                root = None if block.sample_weight is None else s[:, None].sqrt()
+                self._add_products(part, block, goal, root, sign)
+
+    def _add_products(
+        self, part: int, rows: Rows, goal: Tensor, root: Tensor | None, sign: int
+    ) -> None:
+        """Add ``Σ s z zᵀ`` and ``Σ s z tᵀ`` of some rows; ``root`` is ``√s``."""
+        raise NotImplementedError
+
+    def _subtract(self, rows: Rows, fold: Tensor | None) -> None:
+        """Subtract rows, or raise if the sums cannot contain them."""
+        if self.forgetting < 1:
+            raise ValueError(
+                f"rows cannot be removed with forgetting={self.forgetting}: their present weight "
+                "is unknown"
+            )
+        places = self._places(rows.x, fold)
+        s = rows.weights()
+        removed = torch.zeros_like(self._counts)
+        removed.index_add_(0, places, torch.stack([s.double(), s.double().square()], 1))
+        tolerance = 1e-9 * self._counts.clamp(min=1)
+        energies = column_energies(rows.targets, rows.sample_weight)
+        if ((removed - self._counts) > tolerance).any() or (
+            energies > self.target_energy * (1 + 1e-6) + 1e-9
+        ).any():
+            raise ValueError(
+                f"{len(rows.x)} rows cannot be removed from {self.rows:g}: at least one of them "
+                "was not added with these values, targets and weights"
+            )
+        self._torn = True
+        self._accumulate(rows, places, -1)
+        empty = self._counts[:, 0] <= tolerance[:, 0]
+        for total in self._sums():  # what is left of an empty fold is rounding error
+            total[empty] = 0
+        self._torn = False
 
     def _check_range(self, *energies: Tensor) -> None:
         """Raise if adding sums of squares to the present ones would leave the range of the type."""
@@ -191,6 +268,9 @@ class FoldSums:
         """
         self._check_whole()
         other._check_whole()
+        if type(self) is not type(other):
+            names = type(other).__name__, type(self).__name__
+            raise ValueError("{} cannot be merged into {}".format(*names))
         same = len(self.gate_weights) == len(other.gate_weights)
         if not same or any(
             not torch.equal(a, b)

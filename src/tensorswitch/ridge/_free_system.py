@@ -20,7 +20,6 @@ from tensorswitch.ridge.penalty import Alpha, effective_rows, least_error, log, 
 from tensorswitch.ridge.problem import Problem, check_some_rows, column_energies
 from tensorswitch.ridge.readout import ReadoutMap, inner_first, outer_first
 from tensorswitch.ridge.rows import fold_of_hashes
-from tensorswitch.switches import deep_gates
 
 Watch = Callable[[str], None]
 JUDGE_TOL = 1e-3  # residual at which a λ can be judged
@@ -60,9 +59,9 @@ class FreeSystem:
     """
 
     def __init__(self, problem: Problem, alpha: Alpha, options: Options, total: Total) -> None:
-        self.options, self.total, self.gate_weights = options, total, problem.gate_weights
-        x, targets, gate_weights, sample_weight, switch, self.hashes = problem
-        self.gates = deep_gates(x, gate_weights, switch)
+        self.options, self.total, self.hashes = options, total, problem.hashes
+        x, targets, sample_weight = problem.x, problem.targets, problem.sample_weight
+        self.gates = problem.gates()
         weights = x.new_ones(len(x)) if sample_weight is None else sample_weight
         sums = [
             mean_diagonal(x, self.gates, sample_weight),
@@ -259,7 +258,7 @@ class FreeSystem:
         if centre is not None:
             assert columns.target_mean is not None
             intercept = (columns.target_mean[0] - centre.double()) * 2.0**-self.r
-        gates = [len(w) for w in self.gate_weights]
+        gates = [h.shape[1] for h in self.gates]
         return outer_first(_times_power(found, self.p - self.r), gates), intercept
 
 

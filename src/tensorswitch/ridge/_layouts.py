@@ -1,4 +1,4 @@
-"""How the symmetric matrix C is stored: what the solvers need to know of it."""
+"""How the symmetric matrix C is stored: what the solvers need to know about it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Packed:
 
 @dataclass(frozen=True)
 class Panelled:
-    """The lower triangle of C, stored in one vector as :class:`SymmetricPanels` has it."""
+    """The lower triangle of C, stored in one vector in the order of :class:`SymmetricPanels`."""
 
     order: int
 

@@ -196,7 +196,7 @@ class _Sample:
         return kernel.mul_(self.root[:rows]).mul_(self.root[:rows].t())
 
     def dimension(self, shift: float, rows: int) -> float:
-        """Return the effective dimension of the first rows, as if they were all there are."""
+        """Return the effective dimension of the first rows, as if there were no others."""
         rows = min(rows, self.rows)
         matrix = self.kernel(rows)
         shift *= rows / self.rows

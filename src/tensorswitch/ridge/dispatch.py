@@ -15,11 +15,12 @@ from tensorswitch.ridge.folds import FOLDS
 from tensorswitch.ridge.matrix_free import Options, Watch, matrix_free
 from tensorswitch.ridge.penalty import Alpha, penalties
 from tensorswitch.ridge.problem import Problem
+from tensorswitch.ridge.route_statistics import RouteStatistics
 from tensorswitch.ridge.rows import fold_of_hashes
 from tensorswitch.ridge.statistics import RidgeStatistics
-from tensorswitch.switches import Switch
+from tensorswitch.switches import Routes, Switch
 
-__all__ = ["Solved", "fold_options", "solve", "solve_problem"]
+__all__ = ["Solved", "fold_options", "solve", "solve_problem", "statistics_of"]
 
 
 class Solved(NamedTuple):
@@ -47,7 +48,7 @@ class Solved(NamedTuple):
 def solve(
     x: Tensor,
     targets: Tensor,
-    gate_weights: Sequence[Tensor],
+    gate_weights: Sequence[Tensor] | Tensor | Routes,
     alpha: Alpha = "mean",
     *,
     solver: str = "auto",
@@ -68,8 +69,9 @@ def solve(
         The inputs.
     targets : Tensor of shape (rows, out)
         The targets.
-    gate_weights : sequence of Tensor
-        The fixed gate weights of each layer, of shape (n_l, units below).
+    gate_weights : sequence of Tensor, bool Tensor of shape (rows, gates) or Routes
+        The fixed gate weights of each layer, of shape (n_l, units below), or the gates themselves:
+        a boolean tensor, or routes that copy one input row to each row of the targets.
     alpha : float, str or a sequence of these, default="mean"
         The penalty λ: a number; "mean", the mean of the diagonal of ``Zᵀ diag(s) Z``, or a multiple
         of it such as "0.1 mean"; several of these; or "cv" or "gcv" for a range of multiples.
@@ -86,7 +88,7 @@ def solve(
     watch : callable, optional
         Called with a note on progress, where a solver iterates.
     switch : Switch or str, default="relu"
-        The switch that opens the gates.
+        The switch that opens the gates, if they follow from weights.
     fit_intercept : bool, default=False
         Whether to add an intercept that is not penalised.
     selection : {"cv", "gcv"}, default="cv"
@@ -156,11 +158,16 @@ def solve_problem(
     -------
     Solved
     """
-    x, targets, gate_weights, sample_weight, switch, hashes = problem
+    x, targets, sample_weight, hashes = (
+        problem.x,
+        problem.targets,
+        problem.sample_weight,
+        problem.hashes,
+    )
     # Repeated rows and weights must lead to the same solver.
     used = hashes if sample_weight is None else hashes[sample_weight > 0]
     rows = len(torch.unique(used))
-    sizes = (rows, x.shape[-1], [len(w) for w in gate_weights], targets.shape[-1])
+    sizes = (rows, x.shape[-1], problem.sizes, targets.shape[-1])
     alphas, selection = penalties(alpha, 1.0, options.selection)
     cv = selection == "cv"
     several = len(alphas) if cv else 1
@@ -173,10 +180,7 @@ def solve_problem(
         wanted=left_out or several > 1,
     )
     if name == "streaming":
-        kept: dict[str, Any] = {"dtype": x.dtype, "forgetting": forgetting, "switch": switch}
-        statistics = RidgeStatistics(gate_weights, targets.shape[-1], **kept, **folds)
-        fold = fold_of_hashes(hashes, statistics.folds) if statistics.folds > 1 else None
-        statistics.add(x, targets, sample_weight, fold)
+        statistics = statistics_of(problem, forgetting=forgetting, **folds)
         choices: dict[str, Any] = {"selection": selection, "fit_intercept": options.fit_intercept}
         return Solved(statistics.solve(alpha, **choices), name, statistics, None)
     if name == "dual":
@@ -186,6 +190,31 @@ def solve_problem(
         options = options._replace(sample_bytes=memory_gb * 2**30 / 4)
     solution, outputs = matrix_free(problem, alpha, options, left_out=left_out)
     return Solved(solution, name, None, outputs)
+
+
+def statistics_of(problem: Problem, **options: Any) -> RidgeStatistics:
+    """Return the sums of a validated problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        Rows, targets, gates and weights.
+    **options
+        Of :class:`RidgeStatistics`: forgetting and folds.
+
+    Returns
+    -------
+    RidgeStatistics
+        Of the class :class:`RouteStatistics` if the gates are given.
+    """
+    x, out, options = problem.x, problem.targets.shape[1], {"dtype": problem.x.dtype, **options}
+    if problem.given is None:
+        statistics = RidgeStatistics(problem.gate_weights, out, switch=problem.switch, **options)
+    else:
+        units, inputs = problem.gate_weights[0].shape
+        statistics = RouteStatistics(units, inputs, out, device=x.device, **options)
+    fold = fold_of_hashes(problem.hashes, statistics.folds) if statistics.folds > 1 else None
+    return statistics.add(x, problem.targets, problem.sample_weight, fold, problem.given)
 
 
 def fold_options(

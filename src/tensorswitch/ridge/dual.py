@@ -11,12 +11,12 @@ from torch import Tensor
 
 from tensorswitch.ridge._cholesky import CholeskyFactor, SingularError, SymmetricPanels
 from tensorswitch.ridge._solution import Solution, mean_diagonal
-from tensorswitch.ridge.gcv import gcv_score
-from tensorswitch.ridge.penalty import Alpha, effective_rows, least_error, log, penalties
+from tensorswitch.ridge.gcv import gcv_score, while_regular
+from tensorswitch.ridge.penalty import Alpha, effective_rows, least_error, penalties
 from tensorswitch.ridge.problem import Problem, check_some_rows
 from tensorswitch.ridge.readout import ReadoutMap, outer_first
 from tensorswitch.ridge.rows import distinct_rows
-from tensorswitch.switches import Switch, deep_gates
+from tensorswitch.switches import Routes, Switch
 
 KERNEL_ROWS = 512  # computed at a time
 MOST_ERROR = 1e-4  # largest relative error of the solution that rounding may cause
@@ -30,7 +30,7 @@ PRECISION = 1e-13  # of the largest eigenvalue: a smaller λ is lost in rounding
 def solve_dual(
     x: Tensor,
     targets: Tensor,
-    gate_weights: Sequence[Tensor],
+    gate_weights: Sequence[Tensor] | Tensor | Routes,
     alpha: Alpha = "mean",
     *,
     sample_weight: Tensor | None = None,
@@ -50,15 +50,16 @@ def solve_dual(
         The inputs.
     targets : Tensor of shape (rows, out)
         The targets.
-    gate_weights : sequence of Tensor
-        The fixed gate weights of each layer, of shape (n_l, units below).
+    gate_weights : sequence of Tensor, bool Tensor of shape (rows, gates) or Routes
+        The fixed gate weights of each layer, of shape (n_l, units below), or the gates themselves:
+        a boolean tensor, or routes that copy one input row to each row of the targets.
     alpha : float, str or a sequence of these, default="mean"
         The penalty λ: a number; "mean", the mean of the diagonal of ``ZᵀZ``, or a multiple of it
         such as "0.1 mean"; several of these; or "cv" or "gcv" for a range of multiples.
     sample_weight : Tensor of shape (rows,), optional
         Weights of the rows, 1 by default.
     switch : Switch or str, default="relu"
-        The switch that opens the gates.
+        The switch that opens the gates, if they follow from weights.
     fit_intercept : bool, default=False
         Whether to add an intercept that is not penalised.
     selection : {"cv", "gcv"}, default="cv"
@@ -134,8 +135,8 @@ class _DualSystem:
 
     def __init__(self, problem: Problem, fit_intercept: bool) -> None:
         self.problem, self.fit_intercept = problem, fit_intercept
-        x, targets, gate_weights, sample_weight, switch, hashes = problem
-        merged = distinct_rows(hashes, targets, sample_weight)
+        x, targets, sample_weight = problem.x, problem.targets, problem.sample_weight
+        merged = distinct_rows(problem.hashes, targets, sample_weight)
         self.place, self.targets, weight = merged.place, merged.targets, merged.weight
         self.total = float(weight.sum())
         self.spectrum: tuple[Tensor, Tensor] | None = None
@@ -143,14 +144,14 @@ class _DualSystem:
         self.squares = (
             float(len(x)) if sample_weight is None else float(sample_weight.double().square().sum())
         )
-        gates = [h[merged.first] for h in deep_gates(x, gate_weights, switch)]
+        gates = [h[merged.first] for h in problem.gates()]
         rows = x[merged.first].double()
         self.root = weight.sqrt()[:, None]
         self.z = ReadoutMap(rows, gates, None)
         self.mean = mean_diagonal(rows, gates, weight)
         self.features = rows.shape[1] * math.prod(h.shape[1] for h in gates)
         self.goal, self.kernel = self.targets * self.root, _kernel_rows(rows * self.root, gates)
-        # What the mean of the targets leaves of merged rows, no readout can explain.
+        # No readout can explain how targets of merged rows differ from their mean.
         self.within = self._within(targets, sample_weight)
         if fit_intercept:
             self._centre()
@@ -211,14 +212,7 @@ class _DualSystem:
         if len(self.goal) > EIGEN_ROWS:
             find = self._by_factor
         errors: list[float] = []
-        for value in values:
-            try:
-                dual, diagonal = find(value)
-            except SingularError:
-                if not errors:  # smaller values are worse conditioned, so they would fail too
-                    raise
-                log.info("alpha %.3g is too small for working precision and is skipped", value)
-                break
+        for value, (dual, diagonal) in while_regular(values, find):
             if selection == "cv":
                 residuals = self._residuals(dual, diagonal, value)
                 errors.append((float(residuals.square().sum()) + self.within) / self.total)
@@ -295,8 +289,7 @@ class _DualSystem:
         if self.fit_intercept:
             mean = (self.root**2 * self.z.forward(weight)).sum(0) / self.total
             intercept = self.target_mean - mean
-        gates = [len(w) for w in self.problem.gate_weights]
-        readout = outer_first(weight.to(self.problem.x.dtype), gates)
+        readout = outer_first(weight.to(self.problem.x.dtype), self.problem.sizes)
         return Solution(readout, value, path=path, intercept=intercept)
 
 

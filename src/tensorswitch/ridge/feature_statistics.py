@@ -9,6 +9,7 @@ from torch import Tensor
 
 from tensorswitch._checks import check_positive
 from tensorswitch.ridge._cholesky import SymmetricPanels, vector_length
+from tensorswitch.ridge._fold_sums import Rows
 from tensorswitch.ridge._layouts import Panelled
 from tensorswitch.ridge._solution import Solution
 from tensorswitch.ridge.penalty import Alpha
@@ -86,13 +87,14 @@ class FeatureStatistics(RidgeStatistics):
         return (vector_length(self.in_features),)
 
     def _add_products(
-        self, part: int, rows: Tensor, goal: Tensor, root: Tensor | None, sign: int
+        self, part: int, rows: Rows, goal: Tensor, root: Tensor | None, sign: int
     ) -> None:
+        z = rows.x
         if root is not None:
-            rows, goal = rows * root, goal * root
-        rows, goal = rows.to(self.dtype), goal.to(self.dtype)
-        SymmetricPanels.of_vector(self.in_features, self._gram[part]).add_products(rows, rows, sign)
-        self._cross[part, 0].addmm_(rows.t(), goal, alpha=sign)
+            z, goal = z * root, goal * root
+        z, goal = z.to(self.dtype), goal.to(self.dtype)
+        SymmetricPanels.of_vector(self.in_features, self._gram[part]).add_products(z, z, sign)
+        self._cross[part, 0].addmm_(z.t(), goal, alpha=sign)
 
     def solve(
         self, alpha: Alpha = "mean", *, fit_intercept: bool = False, selection: str = "cv"

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from tensorswitch._files import read_tensors, write_tensors
 from tensorswitch.ridge.feature_statistics import FeatureStatistics
+from tensorswitch.ridge.route_statistics import RouteStatistics
 from tensorswitch.ridge.statistics import RidgeStatistics
 from tensorswitch.switches import switch_name
 
@@ -45,6 +46,7 @@ def save_statistics(statistics: RidgeStatistics, path: str | Path) -> None:
     header = {name: getattr(statistics, name) for name in names}
     header |= {"version": VERSION, "switch": switch_name(statistics.switch)}
     header["explicit"] = isinstance(statistics, FeatureStatistics)
+    header["routed"] = isinstance(statistics, RouteStatistics)
     write_tensors(path, FORMAT, tensors, header)
 
 
@@ -98,8 +100,14 @@ def _statistics(
         "held_out": header.get("held_out", False),
     }
     out = tensors["target_energy"].shape[-1]
+    device = gate_weights[0].device
     if header.get("explicit", False):
-        result: RidgeStatistics = FeatureStatistics(gate_weights[0].shape[1], out, **options)
+        result: RidgeStatistics = FeatureStatistics(
+            gate_weights[0].shape[1], out, device=device, **options
+        )
+    elif header.get("routed", False):
+        units, inputs = gate_weights[0].shape
+        result = RouteStatistics(units, inputs, out, device=device, **options)
     else:
         options["switch"] = header.get("switch", "relu")
         result = RidgeStatistics(gate_weights, out, **options)

@@ -19,7 +19,8 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -29,8 +30,9 @@ from tensorswitch.ridge._quadrature import Quadrature, pieces
 from tensorswitch.ridge.moments import System
 from tensorswitch.ridge.penalty import effective_rows, log
 
-__all__ = ["gcv_errors", "gcv_score", "probes"]
+__all__ = ["gcv_errors", "gcv_score", "probes", "while_regular"]
 
+T = TypeVar("T")
 PROBES = 16
 FACTORISE_EACH = 3  # fewer values of λ than this are factorised one by one
 
@@ -75,16 +77,45 @@ def gcv_errors(system: System, values: Sequence[float]) -> list[float]:
     rows = effective_rows(system.moments.rows, system.moments.squares)
     judge = _Judge(system, values)
     errors: list[float] = []
-    for value in values:
-        try:
-            error, freedom = judge(value)
-        except SingularError:
-            if not errors:  # smaller values are worse conditioned, so they would fail too
-                raise
-            log.info("alpha %.3g is too small for working precision and is skipped", value)
-            break
+    for _, (error, freedom) in while_regular(values, judge):
         errors.append(gcv_score(error, freedom + system.fit_intercept, rows))
     return errors + [math.inf] * (len(values) - len(errors))
+
+
+def while_regular(
+    values: Sequence[float], judge: Callable[[float], T]
+) -> Iterator[tuple[float, T]]:
+    """Yield each λ with what was found for it, until one is too small for the precision.
+
+    Parameters
+    ----------
+    values : sequence of float
+        Values of λ, the largest first. Smaller values are worse conditioned, so that all after the
+        first that fails would fail too.
+    judge : callable
+        Takes λ and raises :class:`SingularError` if the precision does not suffice.
+
+    Yields
+    ------
+    value : float
+        The λ.
+    found : object
+        What ``judge`` returned.
+
+    Raises
+    ------
+    SingularError
+        If the largest value fails already.
+    """
+    for i, value in enumerate(values):
+        try:
+            found = judge(value)
+        except SingularError:
+            if not i:
+                raise
+            log.info("alpha %.3g is too small for working precision and is skipped", value)
+            return
+        yield value, found
 
 
 class _Judge:

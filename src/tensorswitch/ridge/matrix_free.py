@@ -14,14 +14,14 @@ from tensorswitch.ridge._processes import AllRanks, Total
 from tensorswitch.ridge._solution import Solution
 from tensorswitch.ridge.penalty import Alpha
 from tensorswitch.ridge.problem import Problem
-from tensorswitch.switches import Switch
+from tensorswitch.switches import Routes, Switch
 
 
 @torch.no_grad()
 def solve_matrix_free(
     x: Tensor,
     targets: Tensor,
-    gate_weights: Sequence[Tensor],
+    gate_weights: Sequence[Tensor] | Tensor | Routes,
     alpha: Alpha = "mean",
     *,
     sample_weight: Tensor | None = None,
@@ -43,8 +43,9 @@ def solve_matrix_free(
         The inputs.
     targets : Tensor of shape (rows, out)
         The targets.
-    gate_weights : sequence of Tensor
-        The fixed gate weights of each layer, of shape (n_l, units below).
+    gate_weights : sequence of Tensor, bool Tensor of shape (rows, gates) or Routes
+        The fixed gate weights of each layer, of shape (n_l, units below), or the gates themselves:
+        a boolean tensor, or routes that copy one input row to each row of the targets.
     alpha : float, str or a sequence of these, default="mean"
         The penalty λ: a number; "mean", the mean of the diagonal of ``ZᵀZ``, or a multiple of it
         such as "0.1 mean"; several of these; or "cv" or "gcv" for a range of multiples. Each of
@@ -63,7 +64,7 @@ def solve_matrix_free(
     watch : callable, optional
         Called with a note on the residual after each iteration.
     switch : Switch or str, default="relu"
-        The switch that opens the gates.
+        The switch that opens the gates, if they follow from weights.
     fit_intercept : bool, default=False
         Whether to add an intercept that is not penalised.
     selection : {"cv", "gcv"}, default="cv"

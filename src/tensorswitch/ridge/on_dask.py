@@ -14,7 +14,7 @@ from torch import Tensor
 from tensorswitch._checks import from_numpy
 from tensorswitch.ridge.problem import check_gate_weights
 from tensorswitch.ridge.statistics import RidgeStatistics
-from tensorswitch.switches import ReLU
+from tensorswitch.switches import Switch, as_switch
 
 __all__ = ["sum_on_dask"]
 
@@ -26,6 +26,7 @@ def sum_on_dask(
     *,
     sample_weight: Any = None,
     split_every: int = 4,
+    switch: Switch | str = "relu",
 ) -> RidgeStatistics:
     """Sum ``C = Σ s z zᵀ`` and ``S = Σ s z tᵀ`` over the chunks of Dask arrays.
 
@@ -45,6 +46,8 @@ def sum_on_dask(
         Weights s of the rows, 1 by default.
     split_every : int, default=4
         Number of sums that are merged at a time.
+    switch : Switch or str, default="relu"
+        The switch that opens the gates.
 
     Returns
     -------
@@ -75,7 +78,7 @@ def sum_on_dask(
     """
     from dask.delayed import delayed
 
-    gate_weights = check_gate_weights(gate_weights, ReLU())
+    gate_weights = check_gate_weights(gate_weights, as_switch(switch))
     for name, array, axes in (
         ("x", x, 2),
         ("targets", targets, 2),
@@ -100,7 +103,7 @@ def sum_on_dask(
     weights = delayed([w.detach().cpu() for w in gate_weights])
     add, join = delayed(_sum), delayed(_merge)
     sums = [
-        add(weights, targets.shape[1], *chunks)
+        add(weights, switch, targets.shape[1], *chunks)
         for chunks in zip(*(p.to_delayed().ravel() for p in parts), strict=True)
     ]
     while len(sums) > 1:
@@ -109,10 +112,12 @@ def sum_on_dask(
     return result
 
 
-def _sum(gate_weights: Sequence[Tensor], outputs: int, *chunks: np.ndarray) -> RidgeStatistics:
+def _sum(
+    gate_weights: Sequence[Tensor], switch: Switch | str, outputs: int, *chunks: np.ndarray
+) -> RidgeStatistics:
     dtype = gate_weights[0].dtype
     tensors = [from_numpy(np.ascontiguousarray(chunk)).to(dtype) for chunk in chunks]
-    return RidgeStatistics(gate_weights, outputs, dtype=dtype).update(*tensors)
+    return RidgeStatistics(gate_weights, outputs, dtype=dtype, switch=switch).update(*tensors)
 
 
 def _merge(parts: Sequence[RidgeStatistics]) -> RidgeStatistics:

@@ -110,9 +110,7 @@ def least_error(values: Sequence[float], errors: Sequence[float]) -> float:
     """
     best = min(range(len(values)), key=lambda i: errors[i])
     if math.isinf(errors[best]):
-        log.warning(
-            "the error of no alpha is known, for lack of rows; using the largest, %.3g", values[0]
-        )
+        log.warning("too few rows to compare values of alpha; using the largest, %.3g", values[0])
     elif best in (0, len(values) - 1):
         end = "smallest" if best else "largest"
         log.info(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor
 
 from tensorswitch._checks import check_dtype_device, check_floating, check_shape
 from tensorswitch.ridge.rows import row_hashes
-from tensorswitch.switches import Switch, as_switch
+from tensorswitch.switches import Routes, Switch, as_switch, deep_gates
 
 CHECKED_ROWS = 8192
 
@@ -19,7 +19,8 @@ class Problem(NamedTuple):
     """A validated ridge problem.
 
     ``hashes`` say which rows are identical and to which folds they belong. They may be those of the
-    rows before a transformation such as PCA, whose rounding errors depend on the chunk.
+    rows before a transformation such as PCA, whose rounding errors depend on the chunk. If the
+    gates are ``given``, gate weights only stand for their number.
     """
 
     x: Tensor
@@ -28,29 +29,71 @@ class Problem(NamedTuple):
     sample_weight: Tensor | None
     switch: Switch
     hashes: Tensor
+    given: Tensor | None = None
 
     @classmethod
     def checked(
         cls,
         x: Tensor,
         targets: Tensor,
-        gate_weights: Sequence[Tensor],
+        gate_weights: Sequence[Tensor] | Tensor | Routes,
         sample_weight: Tensor | None,
         switch: Switch | str,
         hashes: Tensor | None = None,
     ) -> Problem:
         """Return the problem, detached from the graph, or raise if its parts are inconsistent."""
-        switch = as_switch(switch)
-        weights = check_gate_weights(gate_weights, switch)
+        switch, given = as_switch(switch), None
+        if isinstance(gate_weights, Routes) or _is_boolean(gate_weights):
+            x, given = given_gates(x, gate_weights)
+            weights = [unused_weights(given.shape[1], x)]
+        else:
+            weights = check_gate_weights(gate_weights, switch)
         x, targets, sample_weight = check_rows(x, targets, sample_weight, weights)
-        hashes = row_hashes(x) if hashes is None else hashes
-        return cls(x, targets, weights, sample_weight, switch, hashes)
+        if hashes is None:
+            hashes = row_hashes(x) if given is None else routed_hashes(x, given)
+        return cls(x, targets, weights, sample_weight, switch, hashes, given)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of gates of each layer, from the first."""
+        return [len(w) for w in self.gate_weights]
+
+    def gates(self) -> list[Tensor]:
+        """Return which gates of each layer are open, of shape (rows, n_l)."""
+        if self.given is not None:
+            return [self.given]
+        return deep_gates(self.x, self.gate_weights, self.switch)
+
+
+def _is_boolean(gates: Sequence[Tensor] | Tensor) -> TypeGuard[Tensor]:
+    return isinstance(gates, Tensor) and gates.dtype == torch.bool
+
+
+def given_gates(x: Tensor, gates: Tensor | Routes) -> tuple[Tensor, Tensor]:
+    """Return inputs and gates with a row for each row of the targets, or raise.
+
+    All solvers rely on ``z = h ⊗ x``, which a sum of copies of several rows is not.
+    """
+    check_floating("x", x)
+    return (gates if isinstance(gates, Routes) else Routes(gates)).aligned(x)
+
+
+def unused_weights(units: int, x: Tensor) -> Tensor:
+    """Return zeros of the shape of the gate weights, which given gates do not have."""
+    return x.new_zeros(1, 1).expand(units, x.shape[1])
+
+
+def routed_hashes(x: Tensor, gates: Tensor) -> Tensor:
+    """Return hashes of rows, which are identical if both their inputs and their gates are."""
+    return row_hashes(x) + 3 * row_hashes(gates)
 
 
 def check_gate_weights(gate_weights: Any, switch: Switch) -> list[Tensor]:
     """Return the gate weights as a list, or raise if a layer does not match the one below."""
     if isinstance(gate_weights, Tensor) or not len(gate_weights):
-        raise ValueError("gate_weights must be a non-empty list with one matrix per layer")
+        raise ValueError(
+            "gate_weights must be a non-empty list with one matrix per layer, or boolean gates"
+        )
     weights = list(gate_weights)
     for i, w in enumerate(weights):
         check_floating(f"gate_weights[{i}]", w)

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from tensorswitch.switched import strategy_by, switched_linear, switched_outer
-from tensorswitch.switches import Switch, as_switch, combine_gates, deep_gates
+from tensorswitch.switches import Routes, Switch, as_switch, combine_gates, deep_gates
 
 BLOCK_BYTES = 1 << 26  # of expanded errors held at a time
 
 
 def apply_readout(
     x: Tensor,
-    gate_weights: Sequence[Tensor],
+    gate_weights: Sequence[Tensor] | Tensor | Routes,
     weight: Tensor,
     switch: Switch | str = "relu",
     intercept: Tensor | None = None,
@@ -26,12 +26,12 @@ def apply_readout(
     ----------
     x : Tensor of shape (rows, n_0)
         The inputs.
-    gate_weights : sequence of Tensor
-        The gate weights of each layer, of shape (n_l, units below).
+    gate_weights : sequence of Tensor, bool Tensor of shape (rows, gates) or Routes
+        The gate weights of each layer, of shape (n_l, units below), or the gates themselves.
     weight : Tensor of shape (n_L, …, n_1, n_0, out)
         The readout W, as in :class:`Solution`.
     switch : Switch or str, default="relu"
-        The switch that opens the gates.
+        The switch that opens the gates, if they follow from weights.
     intercept : Tensor of shape (out,), optional
         The intercept c, by default zero.
 
@@ -53,8 +53,11 @@ def apply_readout(
             [-30.]])
     """
     with torch.autocast(x.device.type, enabled=False):
-        gates = deep_gates(x, gate_weights, as_switch(switch))
-        outputs = ReadoutMap(x, gates, None).forward(inner_first(weight))
+        if isinstance(gate_weights, Tensor | Routes):
+            outputs = switched_linear(x, gate_weights, weight)
+        else:
+            gates = deep_gates(x, gate_weights, as_switch(switch))
+            outputs = ReadoutMap(x, gates, None).forward(inner_first(weight))
         return outputs if intercept is None else outputs + intercept.to(outputs)
 
 

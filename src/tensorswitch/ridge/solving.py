@@ -56,8 +56,8 @@ def solve_moments(
         return _solution(system, values[0])
     if selection == "cv" and len(folds) == 1:
         log.warning(
-            "there are no folds to choose alpha by cross-validation, only by generalised "
-            "cross-validation, which repeated rows mislead"
+            "without folds, alpha is chosen by generalised cross-validation, which repeated rows "
+            "mislead"
         )
         selection = "gcv"
     if selection == "gcv":

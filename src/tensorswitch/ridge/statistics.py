@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tensorswitch._checks import check_positive
-from tensorswitch.ridge._fold_sums import FoldSums
+from tensorswitch.ridge._fold_sums import FoldSums, Rows
 from tensorswitch.ridge._gram import add_gram
 from tensorswitch.ridge._solution import Solution
 from tensorswitch.ridge.penalty import Alpha
@@ -21,8 +21,6 @@ from tensorswitch.ridge.problem import (
 )
 from tensorswitch.ridge.solving import solve_moments
 from tensorswitch.switches import Switch, as_switch, combine_gates, deep_gates
-
-GRAM_ROWS = 1 << 16
 
 
 class RidgeStatistics(FoldSums):
@@ -162,6 +160,7 @@ class RidgeStatistics(FoldSums):
         targets: Tensor,
         sample_weight: Tensor | None,
         fold: Tensor | None = None,
+        gates: Tensor | None = None,
     ) -> RidgeStatistics:
         """Add rows that have been validated, without the checks of :meth:`update`.
 
@@ -175,6 +174,8 @@ class RidgeStatistics(FoldSums):
             Weights of the rows.
         fold : Tensor of shape (rows,), optional
             The fold of each row.
+        gates : bool Tensor of shape (rows, units), optional
+            The gates, by default those of the gate weights.
 
         Returns
         -------
@@ -190,8 +191,8 @@ class RidgeStatistics(FoldSums):
         if self.forgetting < 1:
             for total in self._sums()[:-1]:
                 total *= self.forgetting
-            self._counts *= torch.tensor([self.forgetting, self.forgetting**2]).to(self._counts)
-        self._accumulate(x, targets, sample_weight, places, 1)
+            self._counts *= self._counts.new_tensor([self.forgetting, self.forgetting**2])
+        self._accumulate(Rows(x, targets, sample_weight, gates), places, 1)
         self._torn = False
         return self
 
@@ -231,33 +232,8 @@ class RidgeStatistics(FoldSums):
             than were added, or if previous rows have been forgotten in part.
         """
         self._check_whole()
-        if self.forgetting < 1:
-            raise ValueError(
-                f"rows cannot be removed with forgetting={self.forgetting}: their present weight "
-                "is unknown"
-            )
-        x, targets, sample_weight = check_rows(
-            x, targets, sample_weight, self.gate_weights, self.out_features
-        )
-        places = self._places(x, fold)
-        s = torch.ones(len(x), device=x.device) if sample_weight is None else sample_weight
-        removed = torch.zeros_like(self._counts)
-        removed.index_add_(0, places, torch.stack([s.double(), s.double().square()], 1))
-        tolerance = 1e-9 * self._counts.clamp(min=1)
-        energies = column_energies(targets, sample_weight)
-        if ((removed - self._counts) > tolerance).any() or (
-            energies > self.target_energy * (1 + 1e-6) + 1e-9
-        ).any():
-            raise ValueError(
-                f"{len(x)} rows cannot be removed from {self.rows:g}: at least one of them was "
-                "not added with these values, targets and weights"
-            )
-        self._torn = True
-        self._accumulate(x, targets, sample_weight, places, -1)
-        empty = self._counts[:, 0] <= tolerance[:, 0]
-        for total in self._sums():  # what is left of an empty fold is rounding error
-            total[empty] = 0
-        self._torn = False
+        rows = check_rows(x, targets, sample_weight, self.gate_weights, self.out_features)
+        self._subtract(Rows(*rows), fold)
         return self
 
     def solve(
@@ -334,37 +310,12 @@ class RidgeStatistics(FoldSums):
 
         return load_statistics(path)
 
-    def _accumulate(
-        self, x: Tensor, targets: Tensor, sample_weight: Tensor | None, places: Tensor, sign: int
-    ) -> None:
-        """Add rows, or subtract them, to the sums of their folds."""
-        for part in range(len(self._gram)):
-            mine = slice(None) if len(self._gram) == 1 else (places == part).nonzero().flatten()
-            weight = None if sample_weight is None else sample_weight[mine]
-            self._accumulate_part(part, x[mine], targets[mine], weight, sign)
-
-    def _accumulate_part(
-        self, part: int, x: Tensor, targets: Tensor, sample_weight: Tensor | None, sign: int
-    ) -> None:
-        for start in range(0, len(x), GRAM_ROWS):
-            block = slice(start, start + GRAM_ROWS)
-            rows, goal = x[block], targets[block]
-            s = rows.new_ones(len(rows)) if sample_weight is None else sample_weight[block]
-            exact = s.double()
-            self._target_sum[part] += sign * (exact @ goal.double())
-            self._target_energy[part] += sign * (exact @ goal.double().square())
-            counts = torch.stack([exact.sum(), exact.square().sum()])
-            self._counts[part] += sign * counts
-            goal = torch.nn.functional.pad(goal, (0, 1), value=1.0)
-            with torch.autocast(x.device.type, enabled=False):
-                root = None if sample_weight is None else s[:, None].sqrt()
-                self._add_products(part, rows, goal, root, sign)
-
     def _add_products(
-        self, part: int, rows: Tensor, goal: Tensor, root: Tensor | None, sign: int
+        self, part: int, rows: Rows, goal: Tensor, root: Tensor | None, sign: int
     ) -> None:
-        """Add ``Σ s z zᵀ`` and ``Σ s z tᵀ`` of some rows; ``root`` is ``√s``."""
-        gates = combine_gates(deep_gates(rows, self.gate_weights, self.switch))
+        x, gates = rows.x, rows.gates
+        if gates is None:
+            gates = combine_gates(deep_gates(x, self.gate_weights, self.switch))
         if root is not None:
-            rows, goal = rows * root, goal * root
-        add_gram(self._gram[part], self._cross[part], rows, gates, goal, sign)
+            x, goal = x * root, goal * root
+        add_gram(self._gram[part], self._cross[part], x, gates, goal, sign)

@@ -9,7 +9,7 @@ from tensorswitch.switches import Routes
 
 
 def check_map(x: Tensor, gates: Tensor | Routes, weight: Tensor) -> Routes:
-    """Return the gates as routes; raise unless ``x``, gates and weight go together."""
+    """Return the gates as routes; raise unless ``x``, gates and weight are compatible."""
     routes = gates if isinstance(gates, Routes) else Routes(gates)
     check_floating("x", x)
     check_shape("x", x, (None, None), "(rows, in_features)")
@@ -22,7 +22,7 @@ def check_map(x: Tensor, gates: Tensor | Routes, weight: Tensor) -> Routes:
 
 
 def check_outer(x: Tensor, gates: Tensor, errors: Tensor) -> None:
-    """Raise unless ``x``, gates and errors go together."""
+    """Raise unless ``x``, gates and errors are compatible."""
     routes = Routes(gates)
     check_floating("x", x)
     check_shape("x", x, (None, None), "(rows, in_features)")

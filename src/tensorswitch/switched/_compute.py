@@ -26,7 +26,7 @@ ROW_BLOCK = 8192  # rows per block, so that gathered copies stay in cache and bu
 
 @dataclass
 class Census:
-    """What is known of a tensor of gates.
+    """What is known about a tensor of gates.
 
     ``flipped`` marks the flipped units, or is None if there are none; ``routed`` is the fraction
     of gates that take part in routing after that; ``share`` is the fraction of flipped units.

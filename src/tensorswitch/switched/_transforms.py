@@ -17,7 +17,7 @@ from tensorswitch.switched._library import linear_op, outer_op
 
 
 def transforms_active() -> bool:
-    """Return whether a ``torch.func`` transform or forward-mode differentiation is going on."""
+    """Return whether a ``torch.func`` transform or forward-mode differentiation is active."""
     return (
         torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
     )

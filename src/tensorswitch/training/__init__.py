@@ -5,8 +5,10 @@ epochs, evaluates it and writes its files.
 """
 
 from tensorswitch.history import Epoch, History
-from tensorswitch.training.learner import FORMAT, DivergedError, Learner, Rows
+from tensorswitch.training.checkpoint import FORMAT
+from tensorswitch.training.learner import DivergedError, Learner
 from tensorswitch.training.loop import BEST, CHECKPOINT, NEXT_BEST, train
+from tensorswitch.training.rows import Rows
 
 __all__ = [
     "BEST",

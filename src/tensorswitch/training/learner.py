@@ -13,11 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn import functional as F
@@ -29,15 +27,14 @@ from tensorswitch._checks import (
     check_number,
     check_positive,
     check_seed,
-    from_numpy,
 )
-from tensorswitch._files import read_tensors, write_tensors
 from tensorswitch.history import History
 from tensorswitch.switched import strategy_by
+from tensorswitch.training.checkpoint import read_checkpoint, write_checkpoint
+from tensorswitch.training.rows import Rows
 
-__all__ = ["DivergedError", "Learner", "Rows"]
+__all__ = ["DivergedError", "Learner"]
 
-FORMAT = "tensorswitch.checkpoint"
 ADVICE = "use a smaller learning rate"
 EVALUATION_ROWS = 4096
 LOOK_EVERY = 16  # steps between checks of the loss on devices that would have to synchronise
@@ -51,65 +48,6 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 
 class DivergedError(ArithmeticError):
     """Raised if the loss becomes NaN or infinite."""
-
-
-class _OtherRunError(ValueError):
-    """Raised if a checkpoint belongs to a run with other settings."""
-
-
-@dataclass
-class Rows:
-    """Inputs and targets of a part of the data.
-
-    Parameters
-    ----------
-    x : Tensor of shape (rows, ...)
-        Inputs.
-    y : Tensor of shape (rows,) or (rows, outputs)
-        Integer labels, or targets of a regression.
-    weight : Tensor of shape (rows,), optional
-        Factors on the losses of the rows, with a mean of 1.
-    """
-
-    x: Tensor
-    y: Tensor
-    weight: Tensor | None = None
-
-    @classmethod
-    def from_numpy(cls, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> Rows:
-        """Return rows that share the memory of writable arrays.
-
-        Parameters
-        ----------
-        x : ndarray of shape (rows, ...)
-            Inputs.
-        y : ndarray of shape (rows,) or (rows, outputs)
-            Targets.
-        weight : ndarray of shape (rows,), optional
-            Factors on the losses of the rows.
-
-        Returns
-        -------
-        Rows
-            The rows.
-        """
-        return cls(from_numpy(x), from_numpy(y), None if weight is None else from_numpy(weight))
-
-    def to(self, device: torch.device | str) -> Rows:
-        """Return the rows on a device.
-
-        Parameters
-        ----------
-        device : torch.device or str
-            Device.
-
-        Returns
-        -------
-        Rows
-            The rows, without a copy if they are already there.
-        """
-        weight = None if self.weight is None else self.weight.to(device)
-        return Rows(self.x.to(device), self.y.to(device), weight)
 
 
 class Learner:
@@ -211,7 +149,7 @@ class Learner:
         self.generator = torch.Generator()
         self.generator.set_state(state["generator"])
 
-    @strategy_by("rule")  # a resumed run repeats an uninterrupted one bit by bit
+    @strategy_by("rule")  # a resumed run repeats an uninterrupted one bit for bit
     def epoch(self, rows: Rows, watch: Callable[[], None] | None = None) -> tuple[float, float]:
         """Train for one pass over the rows, in a new random order.
 
@@ -236,7 +174,7 @@ class Learner:
         """
         if not len(rows.x) or len(rows.x) != len(rows.y):
             raise ValueError(
-                "training needs rows, each with its target; "
+                "training needs at least one row, and one target per row; "
                 f"got {len(rows.x)} rows and {len(rows.y)} targets"
             )
         self.network.train()
@@ -347,31 +285,7 @@ class Learner:
         notes : dict
             Settings of the run, as JSON values.
         """
-        tensors = {
-            f"model.{k}": v.detach().cpu().contiguous()
-            for k, v in self.network.state_dict().items()
-        }
-        state = self.optimizer.state_dict()
-        scalars: dict[str, dict[str, Any]] = {}
-        for index, entries in state["state"].items():
-            for name, value in entries.items():
-                if isinstance(value, Tensor):
-                    tensors[f"optimizer.{index}.{name}"] = value.detach().cpu().contiguous()
-                else:
-                    scalars.setdefault(str(index), {})[name] = value
-        tensors["generator"] = self.generator.get_state()
-        schedule = None
-        if self.schedule is not None:
-            schedule = {k: v for k, v in self.schedule.state_dict().items() if not callable(v)}
-        header = {
-            "epochs_done": self.epochs_done,
-            "history": history.to_json(),
-            "notes": notes,
-            "groups": state["param_groups"],
-            "scalars": scalars,
-            "schedule": schedule,
-        }
-        write_tensors(path, FORMAT, tensors, header)
+        write_checkpoint(self, path, history, notes)
 
     def restore(self, path: str | Path, notes: dict[str, Any]) -> History:
         """Continue from a checkpoint written by :meth:`save`.
@@ -393,46 +307,7 @@ class Learner:
         ValueError
             If the checkpoint has other settings, another network, or is damaged.
         """
-        tensors, header = read_tensors(path, FORMAT)
-        try:
-            return self._restore(path, tensors, header, notes)
-        except (KeyError, TypeError, RuntimeError, AttributeError, ValueError) as error:
-            if isinstance(error, _OtherRunError):
-                raise
-            raise ValueError(
-                f"{path} is not a checkpoint of this network; "
-                f"use another folder, or remove it ({error})"
-            ) from error
-
-    def _restore(
-        self,
-        path: str | Path,
-        tensors: dict[str, Tensor],
-        header: dict[str, Any],
-        notes: dict[str, Any],
-    ) -> History:
-        if header["notes"] != notes:
-            different = sorted(
-                k for k in {*header["notes"], *notes} if header["notes"].get(k) != notes.get(k)
-            )
-            raise _OtherRunError(
-                f"{path} was made with other settings ({', '.join(different)} differ); "
-                "use another folder, or remove it"
-            )
-        self.network.load_state_dict(
-            {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
-        )
-        state: dict[int, dict[str, Any]] = {int(k): dict(v) for k, v in header["scalars"].items()}
-        for key, value in tensors.items():
-            if key.startswith("optimizer."):
-                _, index, name = key.split(".", 2)
-                state.setdefault(int(index), {})[name] = value
-        self.optimizer.load_state_dict({"state": state, "param_groups": header["groups"]})
-        self.generator.set_state(tensors["generator"])
-        if self.schedule is not None and header["schedule"] is not None:
-            self.schedule.load_state_dict(header["schedule"])
-        self.epochs_done = header["epochs_done"]
-        return History.from_json(header["history"])
+        return read_checkpoint(self, path, notes)
 
     def _loss(self, outputs: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
         """Return the sum of the losses of rows and outputs."""

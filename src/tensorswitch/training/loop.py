@@ -15,7 +15,9 @@ from tensorswitch._checks import check_positive
 from tensorswitch._files import make_folder, read_header, write_text
 from tensorswitch._progress import progress_bar
 from tensorswitch.history import Epoch, History
-from tensorswitch.training.learner import FORMAT, Learner, Rows
+from tensorswitch.training.checkpoint import FORMAT
+from tensorswitch.training.learner import Learner
+from tensorswitch.training.rows import Rows
 
 __all__ = ["train"]
 

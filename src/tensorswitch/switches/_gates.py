@@ -1,0 +1,118 @@
+"""Gates of deep networks: drawing their weights, opening and combining them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from tensorswitch.switches._switch import ReLU, Switch
+
+
+def draw_gates(
+    in_features: int,
+    gates: Sequence[int],
+    generator: torch.Generator,
+    dtype: torch.dtype = torch.float32,
+    switch: Switch | None = None,
+) -> list[Tensor]:
+    """Draw the gate weights of each layer from the Glorot uniform distribution.
+
+    Parameters
+    ----------
+    in_features : int
+        Number of inputs of the first layer, n_0.
+    gates : sequence of int
+        Number of gates of each layer, (n_1, …, n_L).
+    generator : torch.Generator
+        Source of randomness; the weights are created on its device.
+    dtype : torch.dtype, default=torch.float32
+        Data type of the weights.
+    switch : Switch, default=ReLU()
+        Rule that opens the gates. It determines the number of units in each layer, which is the
+        number of inputs of the next layer.
+
+    Returns
+    -------
+    list of Tensor
+        For each layer the weights, of shape (n_l, units of layer l - 1).
+
+    References
+    ----------
+    Glorot and Bengio, Understanding the difficulty of training deep feedforward neural networks,
+    AISTATS 2010.
+
+    Examples
+    --------
+    >>> [w.shape for w in draw_gates(5, (4, 3), torch.Generator().manual_seed(0))]
+    [torch.Size([4, 5]), torch.Size([3, 4])]
+    """
+    switch = ReLU() if switch is None else switch
+    weights = []
+    for n in gates:
+        switch.check_gates(n)
+        uniform = torch.rand(
+            n, in_features, generator=generator, dtype=dtype, device=generator.device
+        )
+        weights.append((2 * uniform - 1) * math.sqrt(6 / (n + in_features)))
+        in_features = n // switch.pieces
+    return weights
+
+
+def deep_gates(
+    x: Tensor, gate_weights: Sequence[Tensor], switch: Switch | None = None
+) -> list[Tensor]:
+    """Return ``h_l = H(W_l x_{l-1})`` for each layer, with ``x_l`` from the scalar network.
+
+    Parameters
+    ----------
+    x : Tensor of shape (rows, n_0)
+        Input rows.
+    gate_weights : sequence of Tensor
+        For each layer the weights, of shape (n_l, units of layer l - 1).
+    switch : Switch, default=ReLU()
+        Rule that opens the gates.
+
+    Returns
+    -------
+    list of bool Tensor
+        For each layer the gates, of shape (rows, n_l).
+
+    References
+    ----------
+    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 2.2.
+    """
+    switch = ReLU() if switch is None else switch
+    gates = []
+    for w in gate_weights:
+        scores = x @ w.t()
+        gates.append(switch.open(scores))
+        x = switch.units(scores)
+    return gates
+
+
+def combine_gates(gates: Sequence[Tensor]) -> Tensor:
+    """Return ``h_L ⊗ … ⊗ h_1``: which chains of units are open in all layers.
+
+    Parameters
+    ----------
+    gates : sequence of bool Tensor
+        ``h_1, …, h_L``, of shape (rows, n_l).
+
+    Returns
+    -------
+    bool Tensor of shape (rows, n_L · … · n_1)
+        The combined gates, last layer first.
+
+    Examples
+    --------
+    >>> first, second = torch.tensor([[True, False]]), torch.tensor([[False, True]])
+    >>> combine_gates([first, second])
+    tensor([[False, False,  True, False]])
+    """
+    combined = gates[0]
+    for h in gates[1:]:
+        combined = (h[:, :, None] & combined[:, None, :]).flatten(1)
+    return combined

@@ -1,0 +1,273 @@
+"""Switches that decide for each row on its own: ReLU, maxout and none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tensorswitch._checks import check_floating, check_shape
+from tensorswitch.switches._routes import Routes
+
+
+class Switch:
+    """Base class of the rules that decide from their scores which gates open.
+
+    Calling a switch with scores returns :class:`Routes`.
+
+    Attributes
+    ----------
+    pieces : int
+        Number of gates per unit of the scalar network.
+    """
+
+    pieces: int = 1
+
+    def open(self, scores: Tensor) -> Tensor:
+        """Return which gates are open.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (rows, gates)
+            ``W x`` for each row.
+
+        Returns
+        -------
+        bool Tensor of shape (rows, gates)
+            True where a gate is open.
+        """
+        raise NotImplementedError
+
+    def units(self, scores: Tensor) -> Tensor:
+        """Return the activities of the scalar network.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (rows, gates)
+            ``W x`` for each row.
+
+        Returns
+        -------
+        Tensor of shape (rows, gates / pieces)
+            The input of the next layer of gates.
+        """
+        raise NotImplementedError
+
+    def check_gates(self, gates: int) -> None:
+        """Raise unless this number of gates forms whole units.
+
+        Parameters
+        ----------
+        gates : int
+            Number of gates of a layer.
+
+        Raises
+        ------
+        ValueError
+            If ``gates`` is not a multiple of ``pieces``.
+        """
+        if gates % self.pieces:
+            raise ValueError(
+                f"gates must be a multiple of the {self.pieces} pieces of {self}, got {gates}"
+            )
+
+    def __call__(self, scores: Tensor) -> Routes:
+        """Return the routes of scores of shape (rows, gates)."""
+        check_floating("scores", scores)
+        check_shape("scores", scores, (None, None), "(rows, gates)")
+        self.check_gates(scores.shape[1])
+        return Routes(self.open(scores))
+
+
+@dataclass(frozen=True)
+class ReLU(Switch):
+    """Open a gate where its score is strictly positive, ``H(W x)``.
+
+    Examples
+    --------
+    >>> ReLU()(torch.tensor([[1.0, -1.0]])).gates
+    tensor([[ True, False]])
+    """
+
+    def open(self, scores: Tensor) -> Tensor:
+        """Return ``scores > 0``.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (rows, gates)
+            ``W x`` for each row.
+
+        Returns
+        -------
+        bool Tensor of shape (rows, gates)
+            True where a gate is open.
+        """
+        return scores > 0
+
+    def units(self, scores: Tensor) -> Tensor:
+        """Return ``max(0, scores)``.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (rows, gates)
+            ``W x`` for each row.
+
+        Returns
+        -------
+        Tensor of shape (rows, gates)
+            Activities of the ReLU network.
+        """
+        return scores.relu()
+
+
+@dataclass(frozen=True)
+class AllOpen(Switch):
+    """Open every gate whose score is not NaN, which makes the units linear."""
+
+    def open(self, scores: Tensor) -> Tensor:
+        """Return True for every score that is not NaN.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (rows, gates)
+            ``W x`` for each row.
+
+        Returns
+        -------
+        bool Tensor of shape (rows, gates)
+            True where a gate is open.
+        """
+        return ~scores.isnan()
+
+    def units(self, scores: Tensor) -> Tensor:
+        """Return the scores unchanged.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (rows, gates)
+            ``W x`` for each row.
+
+        Returns
+        -------
+        Tensor of shape (rows, gates)
+            Activities of the linear network.
+        """
+        return scores
+
+
+@dataclass(frozen=True)
+class Maxout(Switch):
+    """Open the gate with the highest score in each unit of ``pieces`` consecutive gates.
+
+    Among equal scores the first one wins.
+
+    Parameters
+    ----------
+    pieces : int, default=2
+        Number of gates per unit.
+
+    References
+    ----------
+    Goodfellow, Warde-Farley, Mirza, Courville and Bengio, Maxout Networks, ICML 2013,
+    arXiv:1302.4389.
+
+    Examples
+    --------
+    >>> Maxout(2)(torch.tensor([[1.0, 2.0, -1.0, -2.0]])).gates
+    tensor([[False,  True,  True, False]])
+    """
+
+    pieces: int = 2
+
+    def __post_init__(self) -> None:
+        if isinstance(self.pieces, bool) or not isinstance(self.pieces, int) or self.pieces < 1:
+            raise ValueError(f"pieces must be a positive integer, got {self.pieces!r}")
+
+    def open(self, scores: Tensor) -> Tensor:
+        """Return True for the winner of each unit.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (rows, gates)
+            ``W x`` for each row.
+
+        Returns
+        -------
+        bool Tensor of shape (rows, gates)
+            True where a gate is open.
+        """
+        rows, gates = scores.shape
+        units = scores.reshape(rows, gates // self.pieces, self.pieces)
+        nan = units.isnan()
+        winner = torch.where(nan, -torch.inf, units).argmax(2, keepdim=True)
+        return (torch.zeros_like(nan).scatter_(2, winner, True) & ~nan).view(rows, gates)
+
+    def units(self, scores: Tensor) -> Tensor:
+        """Return the highest score of each unit.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (rows, gates)
+            ``W x`` for each row.
+
+        Returns
+        -------
+        Tensor of shape (rows, gates / pieces)
+            Activities of the maxout network.
+        """
+        best: Tensor = scores.unflatten(1, (-1, self.pieces)).amax(2)
+        return best
+
+
+def as_switch(switch: Switch | str) -> Switch:
+    """Return the switch with a given name; a switch is returned unchanged.
+
+    Parameters
+    ----------
+    switch : Switch or {"relu", "none", "maxout", "maxout:PIECES"}
+        ``"none"`` opens every gate. ``PIECES`` is the number of gates per unit, 2 by default.
+
+    Returns
+    -------
+    Switch
+        The switch.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown.
+
+    Examples
+    --------
+    >>> as_switch("maxout:3")
+    Maxout(pieces=3)
+    """
+    if isinstance(switch, Switch):
+        return switch
+    name, _, count = str(switch).partition(":")
+    if name == "maxout" and (not count or (count.isdecimal() and int(count) > 0)):
+        return Maxout(int(count or 2))
+    if name in ("relu", "none") and not count:
+        return ReLU() if name == "relu" else AllOpen()
+    raise ValueError(
+        f"switch must be a Switch, 'relu', 'maxout', 'maxout:PIECES' or 'none', got {switch!r}"
+    )
+
+
+def switch_name(switch: Switch) -> str:
+    """Return the name of a switch, the inverse of :func:`as_switch`.
+
+    Parameters
+    ----------
+    switch : Switch
+        :class:`ReLU`, :class:`Maxout` or :class:`AllOpen`.
+
+    Returns
+    -------
+    str
+        The name.
+    """
+    if isinstance(switch, Maxout):
+        return f"maxout:{switch.pieces}"
+    return "relu" if isinstance(switch, ReLU) else "none"
