@@ -1,0 +1,37 @@
+"""Prepare docstrings for reStructuredText.
+
+Formulas in docstrings are indented paragraphs of plain text, below a line that is not indented. In
+reStructuredText they would be quotations, in which ``|f|`` and ``W*`` have a meaning; here they
+become literal blocks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+INDENT = "    "
+FIELD = "Alias for field number"  # what named tuples say of their fields
+
+
+def mark_formulas(lines: list[str]) -> list[str]:
+    """Return the lines with ``::`` before each indented paragraph that follows a plain one."""
+    found: list[str] = []
+    last = ""  # the last line that is not empty
+    for line in lines:
+        formula = line.startswith(INDENT) and found and not found[-1].strip()
+        if formula and last and not last.startswith(" ") and not last.endswith("::"):
+            found += ["::", ""]
+        found.append(line)
+        last = line if line.strip() else last
+    return found
+
+
+def process(app: Any, what: str, name: str, item: Any, options: Any, lines: list[str]) -> None:
+    """Change a docstring in place (``autodoc-process-docstring``)."""
+    lines[:] = mark_formulas(lines)
+
+
+def skip(app: Any, what: str, name: str, item: Any, skipped: bool, options: Any) -> bool | None:
+    """Leave out methods that scikit-learn adds, and fields of tuples (``autodoc-skip-member``)."""
+    request = name.startswith("set_") and name.endswith("_request")
+    return True if request or (getattr(item, "__doc__", None) or "").startswith(FIELD) else None
