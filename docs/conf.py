@@ -61,6 +61,7 @@ sphinx_gallery_conf = {
     "doc_module": ("tensorswitch",),
     "reference_url": {"tensorswitch": None},
     "reset_modules": ("matplotlib", "docs.builder.look.reset"),
+    "default_thumb_file": str(DOCS / "method.png"),  # of programs that are not run
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_signature": False,
@@ -73,6 +74,8 @@ sphinx_gallery_conf = {
 
 # Pages
 html_theme = "furo"
+pygments_style = "a11y-light"
+pygments_dark_style = "a11y-dark"
 html_title = "tensorswitch"
 html_static_path = ["_static"]
 html_css_files = ["style.css"]

@@ -12,7 +12,6 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from sklearn.calibration import calibration_curve
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import train_test_split
@@ -38,7 +37,8 @@ print(f"boosting             {boosting.score(X_test, y_test):.3f}")
 # Ask why
 # -------
 # Once the gates of a network are known, it is linear; its kernel inherits this. The contributions
-# of the columns and a constant add up to the output, and nothing is sampled.
+# of the columns and a constant add up to the output, and nothing is sampled. ``candidates_`` has
+# everything that was tried.
 
 explanation = model.explain(X_test.iloc[:1])
 shares = pd.Series(explanation.contributions[0, 0], index=X.columns)
@@ -49,17 +49,17 @@ print(f"shares {shares.sum():.4f} + constant {explanation.constant[0, 0]:.4f}")
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.5))
 left.barh(largest.index, largest, color=np.where(largest > 0, "#0072b2", "#d55e00"))
 left.set_title("what decided, for one row")
-probabilities = model.predict_proba(X_test)[:, 1]
-observed, said = calibration_curve(y_test, probabilities, n_bins=4)
-right.plot([0, 1], [0, 1], color="#999999", linestyle=":")
-right.plot(said, observed, "o-", color="#0072b2")
-right.set(xlabel="probability", ylabel="share of class 1", title="probabilities are calibrated")
+tried = pd.DataFrame(model.candidates_).sort_values("error", ignore_index=True)
+for kind, group in tried.groupby("kind"):
+    right.plot(group.index, group["error"], ".", label=f"{str(kind).upper()} kernel")
+right.set(xlabel="candidate", ylabel="leave-one-out error", title="what was tried")
+right.legend()
 plt.show()
 
 # %%
 # Words, dates and gaps
 # ---------------------
-# `skrub.tabular_pipeline` turns columns into numbers: words and categories, parts of dates, gaps
+# ``skrub.tabular_pipeline`` turns columns into numbers: words and categories, parts of dates, gaps
 # filled and marked. The command line does this by itself.
 
 

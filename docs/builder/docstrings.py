@@ -7,9 +7,11 @@ become literal blocks.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 INDENT = "    "
+UNDERLINE = re.compile("-{3,}")
 FIELD = "Alias for field number"  # what named tuples say of their fields
 
 
@@ -26,9 +28,22 @@ def mark_formulas(lines: list[str]) -> list[str]:
     return found
 
 
+def without_sections(lines: list[str]) -> list[str]:
+    """Return the lines with rubrics for sections, which would divide the page of a module."""
+    found: list[str] = []
+    for line in lines:
+        if UNDERLINE.fullmatch(line) and found and len(found[-1]) == len(line):
+            found[-1] = f".. rubric:: {found[-1]}"
+            line = ""
+        found.append(line)
+    return found
+
+
 def process(app: Any, what: str, name: str, item: Any, options: Any, lines: list[str]) -> None:
     """Change a docstring in place (``autodoc-process-docstring``)."""
     lines[:] = mark_formulas(lines)
+    if what == "module":
+        lines[:] = without_sections(lines)
 
 
 def skip(app: Any, what: str, name: str, item: Any, skipped: bool, options: Any) -> bool | None:

@@ -52,7 +52,7 @@ def part_of(name: str) -> str:
 
 def homes() -> dict[str, str]:
     """Return for each public dotted name the one under which it is documented."""
-    exports: dict[int, list[str]] = {}
+    exports: dict[tuple[int, str], list[str]] = {}
     items: dict[str, Any] = {}
     for module in modules():
         for name in getattr(module, "__all__", []):
@@ -61,7 +61,8 @@ def homes() -> dict[str, str]:
                 continue
             path = f"{module.__name__}.{name}"
             items[path] = item
-            key = id(item) if defined_in(item) else hash((part_of(module.__name__), name))
+            # Constants are the same if they have the same name and value in the same part.
+            key = (id(item), "" if defined_in(item) else f"{part_of(module.__name__)} {name}")
             exports.setdefault(key, []).append(path)
     found = {}
     for paths in exports.values():
