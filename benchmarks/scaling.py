@@ -14,6 +14,7 @@ import argparse
 import multiprocessing
 import tempfile
 import time
+import timeit
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -51,12 +52,7 @@ def pictures(count: int) -> tuple[np.ndarray, np.ndarray, str]:
 
 def seconds(work: Callable[[], Any], turns: int = 2) -> float:
     """Return the least time of a few turns."""
-    times = []
-    for _ in range(turns):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    return min(timeit.repeat(work, number=1, repeat=turns))
 
 
 def measure(p: int, images: Tensor, labels: np.ndarray) -> dict[str, float]:

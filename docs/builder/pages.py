@@ -10,6 +10,7 @@ from sphinx.util import logging
 
 from docs.builder import commands
 from docs.builder.public import homes
+from tensorswitch.paper.figure2 import CAPTION
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -20,7 +21,18 @@ OUTSIDE = re.compile(r"\[([^\]]+)\]\(((?:\.\./)*(?:benchmarks|runs|benchmarks/re
 # Links to the output of benchmarks: these are on one page.
 BENCHMARK = re.compile(r"\]\((?:\.\./)+benchmarks/results/(\w+)\.md\)")
 
-TABLE = "\n## Table 1\n\n```{include} table1.md\n```\n"
+TABLE = f"""
+## Figure 2
+
+![Figure 2](figure2.png)
+
+{CAPTION}
+
+## Table 1
+
+```{{include}} table1.md
+```
+"""
 
 
 def read(app: Any, page: str, source: list[str]) -> None:

@@ -46,7 +46,7 @@ def pages() -> dict[str, str]:
     for title, group in groups.items():
         index += [_heading(title, "-"), _summary(group)]
         index.append(".. toctree::\n   :hidden:\n\n   " + "\n   ".join(group) + "\n")
-    index += [_heading("At the top", "-"), "\n".join(_aliases("tensorswitch"))]
+    index += [_heading("tensorswitch", "-"), *_aliases("tensorswitch")]
     found = {"index": "\n".join(index)}
     for part in parts:
         inside = [m for name, m in modules.items() if part_of(name) == part]

@@ -38,7 +38,7 @@ def test_names_on_a_page_exist(path):
 
 
 def test_the_paper_is_complete():
-    text = (DOCS / "paper.md").read_text(encoding="utf-8")
+    text = (DOCS / "paper.md").read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " ")
     for number in range(1, 9):
         assert f"\n| ({number}) |" in text
     for what in (*(f"Figure {number}" for number in range(1, 6)), "Table 1"):
