@@ -90,4 +90,5 @@ def setup(app: Any) -> None:
     app.connect("autodoc-skip-member", docstrings.skip)
     app.connect("source-read", pages.read)
     app.connect("missing-reference", pages.resolve)
+    app.connect("html-page-context", pages.collapse, priority=400)  # before the theme
     app.connect("env-check-consistency", pages.check_everything_is_documented)

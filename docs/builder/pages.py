@@ -64,6 +64,16 @@ def printed() -> str:
     return "".join(sections)
 
 
+def collapse(app: Any, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
+    """Show in the sidebar only the branch of the page (``html-page-context``).
+
+    Furo would write the names of all pages on every page, which takes most of the time of a build.
+    """
+    whole = context.get("toctree")
+    if whole is not None:
+        context["toctree"] = lambda **options: whole(**{**options, "collapse": True})
+
+
 def resolve(app: Any, env: Any, node: Any, content: Any) -> Any:
     """Find a name under which something is exported, but not documented (``missing-reference``)."""
     if node.get("refdomain") != "py":
