@@ -15,7 +15,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 logging.getLogger("tensorswitch").setLevel(logging.WARNING)
 
 import tensorswitch  # noqa: E402
-from docs.builder import docstrings, pages, reference  # noqa: E402
+from docs.builder import docstrings, pages, public, reference  # noqa: E402
 from docs.builder.inventories import ALIASES, write_inventories  # noqa: E402
 
 project = "tensorswitch"
@@ -46,7 +46,7 @@ autodoc_typehints = "none"
 autodoc_member_order = "groupwise"
 numpydoc_show_class_members = False  # the class template lists them
 numpydoc_xref_param_type = True
-numpydoc_xref_aliases = ALIASES
+numpydoc_xref_aliases = {**public.class_names(), **ALIASES}
 numpydoc_xref_ignore = "all"
 intersphinx_mapping = write_inventories(DOCS / "_build" / "inventories")
 

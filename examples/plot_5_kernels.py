@@ -31,7 +31,7 @@ for (kind, depth), values in found.items():
     axes.plot(angles, values[0], style, color=colour, label=f"{kind.upper()}, depth {depth}")
 axes.set(xlabel="angle between two unit vectors", ylabel="kernel", xticks=(0, np.pi / 2, np.pi))
 axes.set_xticklabels(("0", "π/2", "π"))
-axes.legend()
+axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %%

@@ -50,7 +50,7 @@ print(f"four workers: outputs differ by {far:.0e}")
 # workers of that cluster. Tasks do not modify their inputs, so a chunk that is repeated after a
 # worker has died still counts once.
 
-arrays = [da.from_array(a, chunks=250) for a in (images, labels)]  # type: ignore[no-untyped-call]
+arrays = [da.from_array(a, chunks=250) for a in (images, labels)]
 with dask.config.set(scheduler="threads", num_workers=2):
     clustered = fit_on_dask(sample, *arrays, split_every=2)
 far = np.abs(clustered.decision_function(test) - whole.decision_function(test)).max()
@@ -82,9 +82,10 @@ print(done.stdout)
 features = 2 ** np.arange(10, 16)
 figure, axes = plt.subplots(figsize=(7, 3.2))
 axes.loglog(features, features**2 / 2 * 4 / 1e6, "o-", label="sums of a worker (float32)")
-for count in (10_000, 1_000_000):
-    axes.axhline(count * 32 * 32 * 3 / 1e6, linestyle=":", color="#999999")
-    axes.text(1100, count * 32 * 32 * 3 / 1e6 * 1.2, f"{count:,} colour images of 32 × 32")
+for count, place, side in ((10_000, features[-1], "right"), (1_000_000, features[0], "left")):
+    size = count * 32 * 32 * 3 / 1e6
+    axes.axhline(size, linestyle=":", color="#999999")
+    axes.text(place, 1.2 * size, f"{count:,} colour images of 32 × 32", horizontalalignment=side)
 axes.set(xlabel="features", ylabel="megabytes", ylim=(1, 10_000))
 axes.legend(loc="lower right")
 plt.show()

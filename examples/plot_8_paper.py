@@ -54,7 +54,7 @@ for method, name in methods.items():
     print(f"{name:16s}{100 * result.one_pass:5.1f} % wrong after one pass")
     if result.epochs:
         errors = [100 * epoch["test_error"] for epoch in result.epochs]
-        axes.plot(range(1, len(errors) + 1), errors, "o-", label=name)
+        axes.plot(range(1, len(errors) + 1), errors, "s--" if "IBP" in name else "o-", label=name)
     else:
         axes.axhline(100 * result.one_pass, linestyle=":", color="#009e73", label=name)
 axes.set(xlabel="epoch", ylabel="test error, %", ylim=(0, 100))

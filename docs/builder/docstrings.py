@@ -47,6 +47,6 @@ def process(app: Any, what: str, name: str, item: Any, options: Any, lines: list
 
 
 def skip(app: Any, what: str, name: str, item: Any, skipped: bool, options: Any) -> bool | None:
-    """Leave out methods that scikit-learn adds, and fields of tuples (``autodoc-skip-member``)."""
-    request = name.startswith("set_") and name.endswith("_request")
-    return True if request or (getattr(item, "__doc__", None) or "").startswith(FIELD) else None
+    """Leave out what torch, scikit-learn and tuples ask for (``autodoc-skip-member``)."""
+    added = name == "extra_repr" or (name.startswith("set_") and name.endswith("_request"))
+    return True if added or (getattr(item, "__doc__", None) or "").startswith(FIELD) else None

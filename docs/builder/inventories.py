@@ -63,8 +63,12 @@ PROJECTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
         },
     ),
 }
-# How docstrings call them.
+# How docstrings call them. Only these and the classes of this library are linked.
 ALIASES = {
+    "torch.device": "torch.device",
+    "torch.dtype": "torch.dtype",
+    "torch.nn.Linear": "torch.nn.Linear",
+    "torch.nn.Module": "torch.nn.Module",
     "Tensor": "torch.Tensor",
     "ndarray": "numpy.ndarray",
     "Path": "pathlib.Path",

@@ -29,11 +29,6 @@ class Module:
     functions: list[str] = field(default_factory=list)
     constants: list[str] = field(default_factory=list)
 
-    @property
-    def names(self) -> list[str]:
-        """All names."""
-        return [*self.classes, *self.functions, *self.constants]
-
 
 def modules() -> list[ModuleType]:
     """Import the public modules, packages before what is in them."""
@@ -79,6 +74,11 @@ def defined_in(item: Any) -> str | None:
         return None
     where: str | None = getattr(item, "__module__", None)
     return where if where is not None and where.split(".")[0] == ROOT else None
+
+
+def class_names() -> dict[str, str]:
+    """Return for the short name of each class the one under which it is documented."""
+    return {name: f"{m.name}.{name}" for m in documented().values() for name in m.classes}
 
 
 def documented() -> dict[str, Module]:

@@ -39,6 +39,10 @@ def test_names_are_documented_where_they_are_defined():
     assert homes["tensorswitch.estimators.on_dask.fit_on_dask"].endswith("on_dask.fit_on_dask")
 
 
+def test_types_in_docstrings_lead_to_classes():
+    assert public.class_names()["Explanation"] == "tensorswitch.explain.Explanation"
+
+
 def test_every_part_is_in_the_index(pages):
     assert {*pages} - {"index"} == {p for p in pages if f"   {p}\n" in pages["index"]}
 
