@@ -24,6 +24,11 @@ class HeldRows(NamedTuple):
     weight: np.ndarray
     outputs: np.ndarray | None
 
+    @property
+    def bound(self) -> int | None:
+        """Hash that a row must fall below to be taken, or None as long as all are taken."""
+        return int(self.hashes.max()) if len(self.hashes) >= CALIBRATED_ROWS else None
+
     def only(self, rows: Any) -> HeldRows:
         outputs = None if self.outputs is None else self.outputs[rows]
         index = torch.as_tensor(rows)
