@@ -65,6 +65,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_signature": False,
+    "write_computation_times": False,  # their page needs the network
     "show_memory": False,
     "min_reported_time": 10**6,
     "plot_gallery": True,

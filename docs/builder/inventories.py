@@ -65,10 +65,10 @@ PROJECTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
 }
 # How docstrings call them. Only these and the classes of this library are linked.
 ALIASES = {
-    "torch.device": "torch.device",
-    "torch.dtype": "torch.dtype",
-    "torch.nn.Linear": "torch.nn.Linear",
-    "torch.nn.Module": "torch.nn.Module",
+    "torch.device": ":obj:`torch.device`",
+    "torch.dtype": ":obj:`torch.dtype`",
+    "torch.nn.Linear": ":obj:`torch.nn.Linear`",
+    "torch.nn.Module": ":obj:`torch.nn.Module`",
     "Tensor": "torch.Tensor",
     "ndarray": "numpy.ndarray",
     "Path": "pathlib.Path",
