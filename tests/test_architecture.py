@@ -35,6 +35,7 @@ LAYERS = [
     "data",
     "experiments",
     "paper",
+    "teach",
     "cli",
     "__main__",
 ]

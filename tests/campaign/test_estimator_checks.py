@@ -5,6 +5,7 @@ import inspect
 import pytest
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
 from threadpoolctl import threadpool_limits
 
@@ -48,4 +49,5 @@ def test_scikit_learn_checks_of_the_defaults(estimator, threads):
         torch.set_num_threads(before)
     failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
     assert not failed
-    assert len(results) > 30
+    takes_tables = get_tags(estimator()).input_tags.two_d_array
+    assert len(results) > (30 if takes_tables else 0)

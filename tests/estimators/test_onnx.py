@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from tensorswitch.estimators import (
+    TSConvRidgeClassifier,
     TSMLPClassifier,
     TSMLPRegressor,
     TSRidgeClassifier,
@@ -62,6 +63,20 @@ def test_a_file_runs_in_onnx_runtime(name, tmp_path):
     session = runtime.InferenceSession(tmp_path / "model.onnx")
     found = session.run(None, {"x": X})[0]
     np.testing.assert_allclose(probabilities(model, found), outputs(model, X), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("shape", [(12, 12, 3), (12, 12), (60, 50)])
+def test_a_model_of_images_runs_in_onnx_runtime(shape, tmp_path):
+    runtime = pytest.importorskip("onnxruntime")
+    random = np.random.default_rng(0)
+    X, y = random.random((80, *shape), dtype=np.float32), random.integers(0, 3, 80)
+    model = TSConvRidgeClassifier(128, grid=2, flips=False).fit(X, y)
+    model.to_onnx(tmp_path / "model.onnx")
+    session = runtime.InferenceSession(tmp_path / "model.onnx")
+    images = X.reshape(80, *shape[:2], -1).transpose(0, 3, 1, 2)
+    found = session.run(None, {"x": np.ascontiguousarray(images[:7])})[0]
+    np.testing.assert_allclose(found, model.decision_function(X[:7]), rtol=1e-4, atol=1e-5)
 
 
 def test_an_unfitted_estimator_is_refused(tmp_path):

@@ -87,11 +87,59 @@ def test_merged_models_are_the_model_of_all_rows():
     left.partial_fit(X[~late], y[~late])
     right.partial_fit(X[late], y[late])
     whole = sample.without_rows().partial_fit(X, y)
+    left.predict_proba(X[:1])  # what it was calibrated on must not last
     merged = left.merge(right)
+    np.testing.assert_allclose(merged.predict_proba(X), whole.predict_proba(X), atol=1e-6)
     np.testing.assert_allclose(merged.decision_function(X), whole.decision_function(X), atol=1e-8)
     other = StreamingRidgeClassifier().fit(X[500:], y[500:])
     with pytest.raises(ValueError, match="different features"):
         merged.merge(other)
+
+
+def test_features_of_one_task_serve_another():
+    X, y = digits()
+    sample = StreamingRidgeClassifier().fit(X, y)
+    parity = np.where(y % 2, "odd", "even")
+    model = sample.without_rows(classes=["odd", "even"]).partial_fit(X, parity)
+    np.testing.assert_array_equal(model.classes_, ["even", "odd"])
+    expected = StreamingRidgeClassifier().fit(X, parity)
+    np.testing.assert_allclose(model.decision_function(X), expected.decision_function(X), atol=1e-8)
+    np.testing.assert_array_equal(sample.classes_, range(10))
+    with pytest.raises(ValueError, match="only one class: odd"):
+        sample.without_rows(classes=["odd"])
+    regressor = StreamingRidgeRegressor().fit(X, y)
+    with pytest.raises(ValueError, match="no classes"):
+        regressor.without_rows(classes=[1, 2])
+
+
+@pytest.mark.parametrize("left", [range(9), (3, 7)])
+def test_classes_without_rows_are_dropped_as_if_they_had_never_appeared(left):
+    X, y = digits()
+    sample = StreamingRidgeClassifier(alpha="0.1 mean").fit(X, y)
+    kept = np.isin(y, left)
+    model = sample.without_rows().partial_fit(X, y).remove(X[~kept], y[~kept])
+    model.drop_empty_classes()
+    expected = sample.without_rows(classes=left).partial_fit(X[kept], y[kept])
+    np.testing.assert_array_equal(model.classes_, left)
+    for method in ("decision_function", "predict_proba"):
+        found = getattr(model, method)(X)
+        np.testing.assert_allclose(found, getattr(expected, method)(X), atol=1e-6)
+    assert model.cv_score_ == expected.cv_score_
+    last = y[kept] == left[0]
+    if len(left) == 2:
+        model.remove(X[kept][last], y[kept][last])
+        with pytest.raises(ValueError, match="only one class: 7"):
+            model.drop_empty_classes()
+    assert model.partial_fit(X[:1], [99]).classes_[-1] == 99
+
+
+def test_cross_validated_accuracy_is_that_of_unseen_rows():
+    X, y = digits()
+    half = slice(None, None, 2), slice(1, None, 2)
+    model = StreamingRidgeClassifier().fit(X[half[0]], y[half[0]])
+    assert abs(model.cv_score_ - model.score(X[half[1]], y[half[1]])) < 0.02
+    noise = np.random.default_rng(0).integers(0, 2, len(X))
+    assert abs(StreamingRidgeClassifier().fit(X, noise).cv_score_ - 0.5) < 0.05
 
 
 def test_clients_with_one_class_each_merge_into_the_model_of_all_rows():

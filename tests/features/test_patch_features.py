@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from tensorswitch import Routes, switched_linear
+from tensorswitch import Routes, SwitchedConv2d, switched_linear
 from tensorswitch.features import (
     PatchFeatures,
     as_images,
@@ -75,6 +75,35 @@ def test_readout_is_a_switched_linear_map_with_routes_to_windows(copies):
         target = torch.arange(len(images)).repeat_interleave(int(inside.sum()))
         routes = Routes(gates, target=target, rows=len(images))
         total += switched_linear(rows, routes, weight[:, w].contiguous()) / int(inside.sum())
+    torch.testing.assert_close(torch.einsum("nwjc,wjco->no", f, readout), total)
+
+
+@pytest.mark.parametrize(("copies", "grid"), [("score", 1), (4, 1), (4, 2), (0, 3)])
+def test_readout_is_a_switched_convolution_with_mean_pooling(copies, grid):
+    """Without the power, a readout is a SwitchedConv2d of the whitened patches for each window."""
+    images = some_images(dtype=torch.float64)
+    module = learn_patch_features(
+        images, gates=6, size=3, components=5, grid=grid, copies=copies, power=1
+    )
+    f = module.pooled(images)
+    readout = torch.randn(*f.shape[1:], 3, dtype=torch.float64)
+    patches = module.project(images)[..., :-1].transpose(1, 2).unflatten(2, module.positions)
+    total = torch.zeros(len(images), 3, dtype=torch.float64)
+    for window, rows in enumerate(module.window_positions()):
+        layer = SwitchedConv2d(5, 6, 3, 1, bias=False, gate_bias=True, dtype=torch.float64)
+        with torch.no_grad():
+            layer.gate_weight.copy_(module.gate_weight[:, :, None, None])
+            layer.gate_bias.copy_(-module.threshold)
+            weight = torch.zeros(6, 5, 3, dtype=torch.float64)
+            if copies == "score":
+                weight += module.gate_weight[:, :, None] * readout[window, :, :1]
+                constant = readout[window, :, 1] - module.threshold[:, None] * readout[window, :, 0]
+            else:
+                weight[:, :copies] = readout[window, :, :-1]
+                constant = readout[window, :, -1]
+            layer.weight.copy_(weight[:, :, None, None])
+            layer.constant.copy_(constant)
+            total += layer(patches).flatten(2)[:, :, rows].mean(2)
     torch.testing.assert_close(torch.einsum("nwjc,wjco->no", f, readout), total)
 
 

@@ -7,7 +7,7 @@ from tensorswitch.kernel_ridge import SCALINGS, Calibration, DistinctRows, Scali
 from tensorswitch.kernel_ridge._large import CentredTiles, solve_large
 from tensorswitch.kernel_ridge._loo import Centred
 from tensorswitch.kernel_ridge._sensitivity import column_sensitivities, kappa
-from tensorswitch.kernels import equivalent_kernels, kernel_product
+from tensorswitch.kernels import KernelTiles, equivalent_kernels, kernel_product
 
 RNG = np.random.default_rng(0)
 
@@ -157,6 +157,26 @@ def test_parts_of_a_product_add_up():
     z, v = torch.randn(1700, 3, dtype=torch.float64), torch.randn(1700, 2, dtype=torch.float64)
     parts = [kernel_product(z, v, part=part, parts=3) for part in range(3)]
     assert_close(sum(parts), kernel_product(z, v))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_kept_tiles_give_the_same_product(dtype):
+    z = torch.randn(1700, 3, dtype=dtype)
+    kept = KernelTiles(z, "ss", 2, keep=True)
+    for seed in range(3):  # the first product fills the tiles
+        v = torch.randn(1700, 2, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+        assert torch.equal(kept @ v, kernel_product(z, v, "ss", 2))
+    held = sum(tile.nbytes for _, _, tile in kept._kept)
+    assert 0.9 < held / KernelTiles.kept_bytes(1700, dtype) < 1.1
+
+
+def test_the_solution_does_not_depend_on_the_memory():
+    z, y = torch.randn(900, 4), torch.randn(900, 2)
+    few, much = (
+        solve_large(z, y, "ts", 1, 0.01, memory=memory, sampled=200) for memory in (0, 1e9)
+    )
+    for a, b in zip(few, much, strict=True):
+        assert_close(a, b)
 
 
 def test_a_product_by_tiles_is_the_product_with_the_matrix():

@@ -1,5 +1,7 @@
 """Layers under the tools of the PyTorch ecosystem."""
 
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -78,10 +80,21 @@ def test_inductor_equals_eager(case, learn_gates):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_wrong_shape_is_named_under_compile():
-    layer = torch.compile(SwitchedLinear(6, 8, 4), backend="eager")
-    with pytest.raises(Exception, match=r"input has size 5 on axis 1 \(in_features\), expected 6"):
-        layer(torch.randn(3, 5))
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize(
+    ("layer", "x", "message"),
+    [
+        (SwitchedLinear(4, 8, 3), torch.zeros(5, 6), "size 6 on axis 1 (in_features), expected 4"),
+        (SwitchedLinear(4, 8, 3), torch.zeros(5, 4).long(), "must be a floating-point tensor"),
+        (SwitchedConv2d(3, 8, 2, 3), torch.zeros(2, 4, 8, 8), "(in_channels), expected 3"),
+        (TensorSwitching(4, (8, 4), 2), torch.zeros(5, 7), "size 7 on axis 1"),
+    ],
+)
+def test_wrong_inputs_are_named_under_compile(layer, x, message, fullgraph):
+    """With ``fullgraph``, the message is part of the compiler's own."""
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match=re.escape(message)):
+        torch.compile(layer, backend="eager", fullgraph=fullgraph)(x)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -29,6 +29,12 @@ class HeldRows(NamedTuple):
         """Hash that a row must fall below to be taken, or None as long as all are taken."""
         return int(self.hashes.max()) if len(self.hashes) >= CALIBRATED_ROWS else None
 
+    @classmethod
+    def none(cls, features: int, dtype: torch.dtype) -> HeldRows:
+        """Return a sample without rows."""
+        hashes, x = torch.empty(0, dtype=torch.int64), torch.empty(0, features, dtype=dtype)
+        return cls(hashes, x, np.empty(0, dtype=np.int64), np.empty(0), None)
+
     def only(self, rows: Any) -> HeldRows:
         outputs = None if self.outputs is None else self.outputs[rows]
         index = torch.as_tensor(rows)

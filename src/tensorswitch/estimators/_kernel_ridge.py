@@ -71,7 +71,8 @@ class TSKernelRidgeBase(ExplainedKernelRidge, BaseEstimator):  # type: ignore[mi
                 "at least 2 are needed"
             )
         with self._progress() as watch:
-            return Search(rows, direct_rows=self._direct_rows(), seed=seed, watch=watch, **options)
+            options |= {"direct_rows": self._direct_rows(), "memory": self._memory()}
+            return Search(rows, seed=seed, watch=watch, **options)
 
     @contextmanager
     def _progress(self) -> Iterator[Callable[[str], None]]:
@@ -97,11 +98,14 @@ class TSKernelRidgeBase(ExplainedKernelRidge, BaseEstimator):  # type: ignore[mi
 
     def _direct_rows(self) -> int:
         """Up to how many rows the kernel matrix fits."""
+        return min(DIRECT_ROWS, int((self._memory() / (8 * MATRICES)) ** 0.5))
+
+    def _memory(self) -> float:
+        """Return the bytes that may be used."""
         if self.memory_gb is not None and not self.memory_gb > 0:
             raise ValueError(f"memory_gb must be above 0, got {self.memory_gb!r}")
         given = self.memory_gb
-        budget = 0.7 * available_memory() if given is None else given * 2**30
-        return min(DIRECT_ROWS, int((budget / (8 * MATRICES)) ** 0.5))
+        return 0.7 * available_memory() if given is None else given * 2**30
 
     def _keep(self, search: Search, X: np.ndarray, used: np.ndarray, weight: Any) -> np.ndarray:
         """Set what both have; return the leave-one-out outputs of the rows that were used."""

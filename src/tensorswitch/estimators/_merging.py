@@ -10,6 +10,8 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from tensorswitch.estimators._held_rows import HeldRows
+from tensorswitch.estimators._labels import check_classes
 from tensorswitch.estimators._ridge_base import TSRidgeBase
 from tensorswitch.estimators._transaction import unchanged_on_error
 
@@ -18,28 +20,44 @@ class Mergeable(TSRidgeBase):
     """``without_rows``, ``merge`` and ``all_reduce`` for models that keep sums of features."""
 
     _held: Any  # of classifiers
+    _lazy: dict[str, Any]
 
-    def without_rows(self) -> Self:
+    def without_rows(self, classes: Any = None) -> Self:
         """Return a model with the same features that has learned from no rows.
 
         Models of different rows can only be merged if they have the same features. Fit one to a
         sample, and let each machine start from what this method returns.
 
+        Parameters
+        ----------
+        classes : array-like of shape (n_classes,), optional
+            The classes of a new classifier, by default the same. Features do not depend on them, so
+            that those learned on one data set can serve another.
+
         Returns
         -------
         self : object
             A new model. It predicts once it has rows.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer than two classes, or classes are given to a regressor.
         """
         check_is_fitted(self, "solver_")
-        model = copy(self)
-        front = self._fitted.front
-        dtype = front.gate_weights[0].dtype
-        x = torch.empty(1, front.gate_weights[0].shape[1], dtype=dtype)
-        t = torch.empty(1, self._sums().out_features, dtype=dtype)
-        model._statistics, model._solution = self._new_statistics(self._fitted, x, t), None
+        model, fitted = copy(self), self._fitted
+        features, dtype = fitted.front.gate_weights[0].shape[1], fitted.front.gate_weights[0].dtype
         if hasattr(self, "classes_"):
-            model._held = self._held.only(np.empty(0, dtype=np.int64))._replace(outputs=None)
-            model._calibration = None
+            model.classes_ = self.classes_ if classes is None else check_classes(classes)
+            outputs = 1 if len(model.classes_) == 2 else len(model.classes_)
+            model._fitted = fitted = fitted._replace(shift=np.zeros(outputs))
+            model._held = HeldRows.none(features, dtype)
+            model._lazy = {}
+        elif classes is not None:
+            raise ValueError("a regressor has no classes")
+        x = torch.empty(1, features, dtype=dtype)
+        t = torch.empty(1, len(fitted.shift), dtype=dtype)
+        model._statistics, model._solution = self._new_statistics(fitted, x, t), None
         return model
 
     @unchanged_on_error
@@ -77,7 +95,7 @@ class Mergeable(TSRidgeBase):
             self._grow(other.classes_)
             other._grow(self.classes_)
             self._held = self._held.joined(other._held)
-            self._calibration = None
+            self._lazy = {}
         self._sums().merge(other._sums())
         self._solution = None
         return self
@@ -96,7 +114,7 @@ class Mergeable(TSRidgeBase):
         self._sums().all_reduce()
         self._solution = None
         if hasattr(self, "classes_"):
-            self._calibration = None
+            self._lazy = {}
         return self
 
 

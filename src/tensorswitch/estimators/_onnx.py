@@ -116,8 +116,9 @@ class OnnxMixin:
     def to_onnx(self, path: str | Path) -> None:
         """Write the fitted model as an ONNX file, from features to the outputs of ``to_torch``.
 
-        The input ``x`` has the shape (rows, n_features) in float32, or in float64 if a ridge
-        regression was fitted with it; the output ``y`` has the shape (rows, outputs).
+        The input ``x`` has the shape (rows, n_features), or (images, channels, height, width) for
+        images, in float32, or in float64 if a ridge regression was fitted with it; the output ``y``
+        has the shape (rows, outputs).
 
         Parameters
         ----------
@@ -129,10 +130,13 @@ class OnnxMixin:
         ImportError
             If the packages of the extra ``onnx`` are missing.
         """
-        model: Any = self
         network = self.to_torch()
         dtype = next(p.dtype for p in network.parameters())
-        to_onnx(network, path, torch.zeros(2, model.n_features_in_, dtype=dtype))
+        to_onnx(network, path, torch.zeros(2, *self._input_shape(), dtype=dtype))
+
+    def _input_shape(self: Any) -> tuple[int, ...]:
+        """Return the shape of one input of :meth:`to_torch`."""
+        return (self.n_features_in_,)
 
 
 class _Unscaled(nn.Module):

@@ -6,7 +6,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import softmax
 
-from tensorswitch.kernel_ridge import Calibration
+from tensorswitch.kernel_ridge import Calibration, smoothed_targets
+from tensorswitch.ridge import effective_rows
 
 RANGE = 0.05, 250.0
 
@@ -14,7 +15,9 @@ RANGE = 0.05, 250.0
 def fit_temperature(outputs: np.ndarray, places: np.ndarray, weight: np.ndarray) -> Calibration:
     """Return ``p = softmax(T f)`` with the T of least log-loss.
 
-    The loss is convex in T, and its derivative ``Σ s (p − y)·f`` has one zero.
+    The loss is convex in T, and its derivative ``Σ s (p − y)·f`` has one zero. The targets y are
+    smoothed as in :class:`tensorswitch.kernel_ridge.Calibration`, so that a few rows without errors
+    do not ask for certainty.
 
     Parameters
     ----------
@@ -31,7 +34,8 @@ def fit_temperature(outputs: np.ndarray, places: np.ndarray, weight: np.ndarray)
     """
     f = np.hstack([-outputs, outputs]) if outputs.shape[1] == 1 else outputs
     classes = f.shape[1]
-    hot = np.eye(classes)[places]
+    rows = weight * (effective_rows(weight.sum(), np.square(weight).sum()) / weight.sum())
+    hot = smoothed_targets(places, rows, classes)
 
     def slope(temperature: float) -> float:
         return float(weight @ ((softmax(temperature * f, axis=1) - hot) * f).sum(1))

@@ -209,6 +209,13 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.two_d_array = self.image_shape is not None
+        tags.input_tags.sparse = False
+        return tags
+
     def to_torch(self) -> nn.Sequential:
         """Return the fitted model as a torch network that can be trained further.
 
@@ -225,7 +232,11 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         with torch.no_grad():
             layer.weight.copy_(weight.t())
             layer.bias.copy_(solution.intercept - front.centre.double() @ weight.double())
-        return nn.Sequential(deepcopy(front.bank), layer)
+        return nn.Sequential(deepcopy(front.bank), layer).eval()
+
+    def _input_shape(self) -> tuple[int, ...]:
+        height, width, channels = self.image_shape_
+        return channels, height, width
 
     def explain(self, X: Any) -> Explanation:
         """Return what each pixel contributes, exactly.

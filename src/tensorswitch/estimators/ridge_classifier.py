@@ -14,9 +14,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from tensorswitch.estimators._changing_classes import ChangingClasses
 from tensorswitch.estimators._held_rows import CALIBRATED_ROWS, HeldRows
 from tensorswitch.estimators._labels import check_classes, check_partial_fit, class_places
-from tensorswitch.estimators._ridge_base import TSRidgeBase, can_update, row_hashes_of
+from tensorswitch.estimators._ridge_base import can_update, row_hashes_of
 from tensorswitch.estimators._ridge_docs import documented
 from tensorswitch.estimators._temperature import fit_temperature
 from tensorswitch.estimators._transaction import unchanged_on_error
@@ -30,7 +31,7 @@ log = logging.getLogger("tensorswitch.ridge")
 
 
 @documented
-class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
+class TSRidgeClassifier(ClassifierMixin, ChangingClasses):  # type: ignore[misc]
     """Classifier by ridge regression of ±1 targets on a TS representation with random gates.
 
         W, c = argmin Σ ‖Wᵀ z + c − t‖² + λ ‖W‖²,        z = h_L ⊗ … ⊗ h_1 ⊗ x
@@ -109,7 +110,7 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
 
     classes_: np.ndarray
     _held: HeldRows
-    _lazy: dict[str, Calibration]  # what is computed when it is first needed
+    _lazy: dict[str, Any]  # what is computed when it is first needed
 
     @unchanged_on_error
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -215,26 +216,6 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
         self._lazy = {}
         return self
 
-    def _grow(self, y: np.ndarray) -> None:
-        """Add classes that appear for the first time; so far, no row belonged to them."""
-        labels = check_classes(np.concatenate([np.unique(y), self.classes_]))
-        kinds = {array.dtype.kind in "OUS" for array in (y, self.classes_)}
-        if len(kinds) > 1:
-            class_places(y, self.classes_)  # raises
-        if len(labels) == len(self.classes_):
-            return
-        statistics, old = self._sums().copy(), len(self.classes_)
-        places = class_places(self.classes_, labels)
-        columns, signs, offsets = [0] * len(labels), [0.0] * len(labels), [-1.0] * len(labels)
-        for before, after in enumerate(places):
-            columns[after], offsets[after] = 0 if old == 2 else before, 0.0
-            signs[after] = -1.0 if old == 2 and before == 0 else 1.0
-        statistics.retarget(columns, signs, offsets)
-        self._statistics, self.classes_ = statistics, labels
-        self._held = self._held._replace(places=places[self._held.places], outputs=None)
-        fitted = self._fitted
-        self._fitted = fitted._replace(shift=np.zeros(len(labels)))
-
     def _class_weights(
         self,
         X: Any,
@@ -293,13 +274,34 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
             held = self._held
             outputs = held.outputs if held.outputs is not None else self._left_out(held)
             known = np.isfinite(outputs).all(1)
+            self._lazy["score"] = self._left_out_score(outputs[known], held.only(known))
             if not known.any():
                 known, outputs = np.ones(1, bool), np.ones((1, outputs.shape[1]))
                 held = held.only(np.zeros(1, dtype=np.int64))._replace(places=np.ones(1, int))
             self._lazy["calibration"] = fit_temperature(
                 outputs[known], held.places[known], held.weight[known]
             )
-        return self._lazy["calibration"]
+        found: Calibration = self._lazy["calibration"]
+        return found
+
+    def _left_out_score(self, outputs: np.ndarray, held: HeldRows) -> float:
+        unseen = held.outputs is not None or self._sums().folds > 1
+        if not len(outputs) or not unseen:
+            return float("nan")
+        right = self._places_of(outputs) == held.places
+        return float(np.average(right, weights=held.weight))
+
+    @property
+    def cv_score_(self) -> float:
+        """Accuracy on training rows for which the readout was fitted without them.
+
+        They are left out one by one if there are few rows, and fold by fold otherwise. At most
+        2,000 rows are judged. It is NaN if there was no memory for the sums of folds.
+        """
+        check_is_fitted(self, "solver_")
+        self._calibrated()
+        score: float = self._lazy["score"]
+        return score
 
     def _left_out(self, held: HeldRows) -> np.ndarray:
         """Return the outputs for sampled rows of the readouts of the other folds."""
@@ -370,7 +372,11 @@ class TSRidgeClassifier(ClassifierMixin, TSRidgeBase):  # type: ignore[misc]
         ndarray of shape (n_samples,)
             Class labels.
         """
-        outputs = self._outputs(X)
+        outputs = self._outputs(X)  # first: it raises if the model is not fitted
+        return self.classes_[self._places_of(outputs)]  # type: ignore[no-any-return]
+
+    @staticmethod
+    def _places_of(outputs: np.ndarray) -> np.ndarray:
+        """Return the index of the class with the largest output."""
         single = outputs.shape[1] == 1
-        places = (outputs[:, 0] > 0).astype(int) if single else outputs.argmax(1)
-        return self.classes_[places]  # type: ignore[no-any-return]
+        return (outputs[:, 0] > 0).astype(int) if single else outputs.argmax(1)

@@ -180,6 +180,8 @@ class PatchFeatures2d(nn.Module):
         """
         images = self._checked(images)
         scoring = self.scoring()
+        if torch.compiler.is_compiling():  # compilers have no use for blocks and buffers
+            return self._pooled(images, scoring, False)
         score_bytes = math.prod(self.positions) * len(self.gate_weight) * images.element_size()
         step = max(1, SCORE_BYTES // score_bytes)
         shape = (len(images), self.grid**2, len(self.gate_weight), self.copies_per_gate)
@@ -208,7 +210,7 @@ class PatchFeatures2d(nn.Module):
         f = self.pooled(images).flatten(1)
         if self.power == 1:
             return f
-        if self.power == 0.5 and not f.requires_grad:
+        if self.power == 0.5 and not f.requires_grad and not torch.compiler.is_compiling():
             return f.abs().sqrt_().copysign_(f)
         safe = torch.where(f == 0, 1, f)  # the derivative of the power is infinite at zero
         return torch.where(f == 0, 0, f.sign() * safe.abs().pow(self.power))

@@ -57,7 +57,7 @@ class Calibration:
         rows, classes = f.shape
         # Whole weights are repetitions, and a common factor does not matter.
         weight = weight * (effective_rows(weight.sum(), np.square(weight).sum()) / weight.sum())
-        hot = _smoothed(labels, weight, classes)
+        hot = smoothed_targets(labels, weight, classes)
 
         def loss_at(log_temperature: float) -> float:
             logs = log_softmax(np.exp(log_temperature) * f, axis=1)
@@ -112,8 +112,23 @@ class Calibration:
         return result
 
 
-def _smoothed(labels: np.ndarray, weight: np.ndarray, classes: int) -> np.ndarray:
-    """Return target probabilities, ``(n_k + 1) / (n_k + 2)`` for the class of a row."""
+def smoothed_targets(labels: np.ndarray, weight: np.ndarray, classes: int) -> np.ndarray:
+    """Return target probabilities, ``(n_k + 1) / (n_k + 2)`` for the class of a row.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (rows,)
+        The class of each row, from 0.
+    weight : ndarray of shape (rows,)
+        Weights, which add up to the number of rows that they are worth.
+    classes : int
+        Number of classes.
+
+    Returns
+    -------
+    ndarray of shape (rows, classes)
+        Probabilities.
+    """
     counts = np.bincount(labels, weight, classes)
     wrong = 1 / (counts + 2)
     hot: np.ndarray = np.repeat((wrong / (classes - 1))[labels, None], classes, axis=1)

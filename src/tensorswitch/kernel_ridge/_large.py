@@ -5,10 +5,11 @@ The system ``(A + λI) β = P (s ∘ y)``, with the centred kernel A of
 
     Â = A_nm A_mm⁻¹ A_mn = B Bᵀ,        (Â + λI)⁻¹ r = (r − B (Bᵀ B + λI)⁻¹ Bᵀ r) / λ
 
-An iteration costs one sweep over the tiles of the kernel, which are made, used and dropped. Tiles
-have the type of the rows, float32 for speed; vectors and preconditioner are float64, since
-``r − B …`` cancels all but a part ``λ / ‖A‖`` of r. Under ``torchrun``, where every rank has all
-rows, the tiles and the rows of B are divided among the ranks.
+An iteration costs one sweep over the tiles of the kernel, which are kept if there is memory for
+them, and else made, used and dropped. Tiles have the type of the rows, float32 for speed; vectors
+and preconditioner are float64, since ``r − B …`` cancels all but a part ``λ / ‖A‖`` of r. Under
+``torchrun``, where every rank has all rows, the tiles and the rows of B are divided among the
+ranks.
 
 References
 ----------
@@ -26,7 +27,7 @@ import torch
 from torch import Tensor, distributed
 
 from tensorswitch.kernel_ridge._loo import free_intercept
-from tensorswitch.kernels import equivalent_kernels, kernel_product
+from tensorswitch.kernels import KernelTiles, equivalent_kernels
 from tensorswitch.ridge import SingularError
 
 log = logging.getLogger("tensorswitch.kernel_ridge")
@@ -60,8 +61,12 @@ class Ranks:
 class CentredTiles:
     """``A v`` by tiles, and the columns of A that belong to sampled rows."""
 
-    def __init__(self, z: Tensor, kind: str, depth: int, weight: Tensor | None) -> None:
+    def __init__(
+        self, z: Tensor, kind: str, depth: int, weight: Tensor | None, keep: bool = False
+    ) -> None:
         self.z, self.kind, self.depth, self.ranks = z, kind, depth, Ranks()
+        share = {"part": self.ranks.rank, "parts": self.ranks.count}
+        self.tiles = KernelTiles(z, kind, depth, keep=keep, **share)
         ones = torch.ones(len(z), dtype=torch.float64, device=z.device)
         self.roots = ones if weight is None else weight.double().sqrt()
         self.u = self.roots / self.roots.norm()
@@ -77,9 +82,7 @@ class CentredTiles:
 
     def _scaled(self, v: Tensor) -> Tensor:
         """``S K S v``."""
-        scaled = (v * self.roots[:, None]).to(self.z)
-        share = {"part": self.ranks.rank, "parts": self.ranks.count}
-        product = kernel_product(self.z, scaled, self.kind, self.depth, **share)
+        product = self.tiles @ (v * self.roots[:, None]).to(self.z)
         return self.ranks.total(product.double()) * self.roots[:, None]
 
     def project(self, v: Tensor) -> Tensor:
@@ -153,8 +156,9 @@ def solve_large(
     weight: Tensor | None = None,
     *,
     tol: float = 1e-3,
-    max_iter: int = 60,
+    max_iter: int = 100,
     sampled: int | None = None,
+    memory: float = 0.0,
     seed: int = 0,
     watch: Callable[[int, float], None] | None = None,
 ) -> tuple[Tensor, Tensor, float, int]:
@@ -174,10 +178,12 @@ def solve_large(
         Sample weights of mean 1.
     tol : float, default=1e-3
         The residual, relative to the targets, at which to stop.
-    max_iter : int, default=60
+    max_iter : int, default=100
         The largest number of iterations.
     sampled : int, optional
         Rows of the preconditioner, by default a quarter of all and at most 5,000.
+    memory : float, default=0.0
+        Bytes that may be used. If they suffice, the tiles of the kernel are kept.
     seed : int, default=0
         Of the sample.
     watch : callable, optional
@@ -194,9 +200,12 @@ def solve_large(
     iterations : int
         How many were needed.
     """
-    kernel = CentredTiles(z, kind, depth, weight)
-    lam = penalty * kernel.scale
     count = min(MOST_SAMPLED, max(1, len(z) // 4)) if sampled is None else sampled
+    # Beside the tiles there are B, a block of it, and vectors.
+    others = 8 * (count * (len(z) + 3 * BLOCK + 2 * count) + 8 * targets.numel())
+    keep = KernelTiles.kept_bytes(len(z), z.dtype, Ranks().count) + others <= memory
+    kernel = CentredTiles(z, kind, depth, weight, keep)
+    lam = penalty * kernel.scale
     generator = torch.Generator("cpu").manual_seed(seed)
     rows = torch.randperm(len(z), generator=generator, device="cpu")[:count].to(z.device)
     precondition = SampledRows(kernel, rows, lam)
@@ -224,7 +233,8 @@ def solve_large(
         if not worst < DIVERGED and z.dtype == torch.float32:
             log.info("λ is too small for tiles in float32; starting again in float64")
             options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "sampled": sampled}
-            options |= {"seed": seed, "watch": watch}
+            options |= {"memory": memory, "seed": seed, "watch": watch}
+            del kernel, precondition  # they take most of the memory
             coef, intercept, scale, more = solve_large(
                 z.double(), targets, kind, depth, penalty, weight, **options
             )

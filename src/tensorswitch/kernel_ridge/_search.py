@@ -111,6 +111,8 @@ class Search:
         Whether columns are weighed by how strongly predictions depend on them.
     direct_rows : int, default=10_000
         Up to so many rows the final solution is direct; beyond, by conjugate gradients.
+    memory : float, default=0.0
+        Bytes that conjugate gradients may use. With few, kernel values are computed repeatedly.
     seed : int, default=0
         Of the preconditioner's sample.
     watch : callable, optional
@@ -141,10 +143,12 @@ class Search:
         penalties: Sequence[float] = PENALTIES,
         column_weights: bool = True,
         direct_rows: int = 10_000,
+        memory: float = 0.0,
         seed: int = 0,
         watch: Callable[[str], None] | None = None,
     ) -> None:
         self.data, self.penalties, self.seed = data, tuple(penalties), seed
+        self.memory = memory
         self.watch = watch or (lambda note: None)
         self.targets = torch.from_numpy(data.targets)
         self.weight = torch.from_numpy(data.weight)
@@ -349,6 +353,7 @@ class Search:
             c.depth,
             c.penalty,
             weight,
+            memory=self.memory,
             seed=self.seed,
             watch=lambda i, r: self.watch(f"iteration {i} on {len(z)} rows, residual {r:.1e}"),
         )

@@ -26,11 +26,9 @@ Cho and Saul, Kernel Methods for Deep Learning, NIPS 2009 (the arc-cosine kernel
 Jacot, Gabriel and Hongler, Neural Tangent Kernel, NeurIPS 2018, arXiv:1806.07572.
 """
 
-from tensorswitch.kernels._equivalent import TILE as TILE
 from tensorswitch.kernels._equivalent import (
     equivalent_kernels,
     finite_kernel,
-    kernel_product,
     ntk_kernel,
     ss_kernel,
     ts_kernel,
@@ -38,8 +36,11 @@ from tensorswitch.kernels._equivalent import (
 from tensorswitch.kernels._inputs import check_depth as check_depth
 from tensorswitch.kernels._inputs import check_kind as check_kind
 from tensorswitch.kernels._inputs import diagonal_factor as diagonal_factor
+from tensorswitch.kernels._tiles import TILE as TILE
+from tensorswitch.kernels._tiles import KernelTiles, kernel_product
 
 __all__ = [
+    "KernelTiles",
     "equivalent_kernels",
     "finite_kernel",
     "kernel_product",

@@ -1,4 +1,4 @@
-"""Kernel matrices of random networks, and products with them, tile by tile."""
+"""Kernel matrices of random networks, tile by tile."""
 
 from __future__ import annotations
 
@@ -13,19 +13,17 @@ from tensorswitch._memory import empty
 from tensorswitch._progress import track
 from tensorswitch.kernels._inputs import (
     UnitRows,
-    as_tensor,
     as_tensors,
     check_depth,
     check_kind,
     diagonal_factor,
 )
 from tensorswitch.kernels._sweep import sweep
+from tensorswitch.kernels._tiles import TILE
 from tensorswitch.switches import deep_gates
 
 if TYPE_CHECKING:
     from tensorswitch.nn import TensorSwitching
-
-TILE = 768  # rows and columns of a tile: fits in cache, yet large compared to the call overhead
 
 Array = TypeVar("Array", np.ndarray, Tensor)
 
@@ -212,65 +210,6 @@ def equivalent_kernels(
     return {
         key: value if isinstance(X, Tensor) else value.numpy() for key, value in results.items()
     }
-
-
-@torch.no_grad()
-def kernel_product(
-    X: Array, V: Array, kind: str = "ts", depth: int = 1, *, part: int = 0, parts: int = 1
-) -> Array:
-    """Return ``K(X, X) V`` tile by tile, without storing the kernel matrix.
-
-    Each tile above the diagonal is also used for its mirror image below it. The tiles can be
-    divided into ``parts``, whose results add up to the product.
-
-    Parameters
-    ----------
-    X : array of shape (rows, features)
-        NumPy array or torch tensor of float32 or float64.
-    V : array of shape (rows, columns)
-        Array of the same type.
-    kind : {"ss", "ts", "ntk"}, default="ts"
-        Kind of kernel.
-    depth : int, default=1
-        Number of hidden layers; 0 is the linear kernel.
-    part, parts : int, default=0 and 1
-        Which part of the product to compute, and the number of parts.
-
-    Returns
-    -------
-    array of shape (rows, columns)
-        The product, of the type of ``X``.
-
-    Examples
-    --------
-    >>> kernel_product(np.eye(2), np.ones((2, 1)))
-    array([[1.],
-           [1.]])
-    """
-    key = (check_kind(kind), check_depth(depth))
-    x = as_tensor("X", X)
-    v = as_tensor("V", V).to(x)
-    if len(v) != len(x):
-        raise ValueError(f"X has {len(x)} rows but V has {len(v)}")
-    rows = UnitRows(x)
-    scaled, result = v * rows.norms, torch.zeros_like(v)
-    diagonal = rows.squares * diagonal_factor(*key)
-    size = max(128, min(TILE, (1 << 20) // max(1, x.shape[1])))
-    starts = range(0, len(x), size)
-    tiles = [(i, j) for i in starts for j in starts if i <= j]
-    for i, j in tiles[part::parts]:
-        a, b = slice(i, i + size), slice(j, j + size)
-        (_, _, tile) = next(iter(sweep(rows[a], rows[b], [key])))
-        if i == j:  # the diagonal is known exactly, and rounding there would matter most
-            tile.diagonal().zero_()
-            tile = (tile.triu(1) + tile.triu(1).t()) if len(tile) > 1 else tile
-        result[a].addmm_(tile, scaled[b])
-        if i != j:
-            result[b].addmm_(tile.t(), scaled[a])
-    result.mul_(rows.norms)
-    if part == 0:
-        result.addcmul_(diagonal[:, None], v)
-    return result if isinstance(X, Tensor) else result.numpy()
 
 
 @torch.no_grad()

@@ -73,6 +73,11 @@ class FoldSums:
         return self._target_energy.sum(0)
 
     @property
+    def target_sum(self) -> Tensor:
+        """``Σ s t`` over all rows, in float64."""
+        return self._target_sum.sum(0)
+
+    @property
     def rows(self) -> float:
         """Sum of the sample weights."""
         return float(self._counts[:, 0].sum())

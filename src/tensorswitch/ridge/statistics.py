@@ -60,8 +60,8 @@ class RidgeStatistics(FoldSums):
         The matrix C, packed: a row per pair of units and a column per pair of inputs.
     cross : Tensor of shape (units, n_0, out_features)
         The matrix S.
-    target_energy : Tensor of shape (out_features,)
-        ``Σ s t²``, in float64.
+    target_energy, target_sum : Tensor of shape (out_features,)
+        ``Σ s t²`` and ``Σ s t``, in float64.
     rows : float
         Sum of the sample weights.
     weight_squares : float

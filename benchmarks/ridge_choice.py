@@ -1,0 +1,80 @@
+"""How one-pass ridge regression chooses its penalty and its solver.
+
+    python -m benchmarks.ridge_choice
+
+The first table compares cross-validation with generalised cross-validation (GCV) on river's
+ImageSegments, many of whose rows are repeated: accuracy on a quarter of the rows, five splits. The
+second times the solvers on few rows with seven penalties, and says what ``solver="auto"`` takes.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import make_regression
+
+from benchmarks._measure import describe, print_table
+from benchmarks._tables import TABLES, divided
+from tensorswitch.estimators import TSRidgeClassifier, TSRidgeRegressor
+
+SPLITS = 5
+ALPHAS = [f"{m} mean" for m in (10, 1, 0.1, 0.01, 0.001, 0.0001, 0.00001)]
+
+
+def penalties() -> None:
+    """Print accuracy and penalty by the way it is chosen, rows twice over as well."""
+    rows = []
+    for solver in ("dual", "streaming"):
+        for repeats in (1, 2):
+            for selection in ("cv", "gcv"):
+                scores, chosen = [], []
+                for split in range(SPLITS):
+                    X, y, X_test, y_test = divided(TABLES["segments"], split)
+                    X, y = np.repeat(X, repeats, axis=0), np.repeat(y, repeats)
+                    options: dict[str, Any] = {
+                        "solver": solver,
+                        "selection": selection,
+                        "random_state": split,
+                    }
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore")
+                        model = TSRidgeClassifier(64, ALPHAS, **options).fit(X, y)
+                    scores.append(model.score(X_test, y_test))
+                    chosen.append(model.alpha_)
+                found = [f"{np.mean(scores):.3f}", f"{np.median(chosen):.2g}"]
+                rows.append([solver, str(repeats), selection, *found])
+    print_table(["solver", "copies of rows", "selection", "accuracy", "median λ"], rows)
+
+
+def solvers(rows: int = 245, gates: int = 256) -> None:
+    """Print the seconds of each solver on few rows."""
+    X, y = make_regression(rows, 20, noise=10.0, random_state=0)
+    lines = []
+    for solver in ("dual", "matrix-free", "auto"):
+        best = np.inf
+        for _ in range(3):
+            model = TSRidgeRegressor(gates, ALPHAS, solver=solver, random_state=0)
+            start = time.perf_counter()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model.fit(X, y)
+            best = min(best, time.perf_counter() - start)
+        predictions = model.predict(X[:5])
+        shown = " ".join(f"{p:.2f}" for p in predictions[:3])
+        lines.append([solver, model.solver_, f"{best:.2f}", f"{model.alpha_:.4g}", shown])
+    print_table(["solver", "used", "seconds", "λ", "first predictions"], lines)
+
+
+def main() -> None:
+    """Print both tables."""
+    print(describe(), "\n")
+    penalties()
+    print()
+    solvers()
+
+
+if __name__ == "__main__":
+    main()

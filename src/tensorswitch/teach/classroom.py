@@ -1,0 +1,211 @@
+"""Lessons of several people at once, and the folder where they are saved."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+from pathlib import Path
+
+from tensorswitch._files import make_folder
+from tensorswitch.teach.lesson import Lesson
+
+__all__ = ["Classroom", "Seat"]
+
+MOST_LESSONS = 32
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+SUFFIX = ".safetensors"
+
+
+class Seat:
+    """A lesson, and a lock since requests come in several threads.
+
+    Parameters
+    ----------
+    lesson : Lesson
+        The lesson.
+    """
+
+    def __init__(self, lesson: Lesson) -> None:
+        self.lesson = lesson
+        self.lock = threading.Lock()
+        self.untouched = True  # nothing would be lost with it
+
+
+class Classroom:
+    """Hold the lessons that are open, each with a model of its own.
+
+    Parameters
+    ----------
+    folder : Path
+        Where lessons are saved, and the only place they are read from. It is created when it is
+        first needed.
+    start : str, default="empty"
+        What new lessons start with: "empty", "digits", or the name of a saved lesson.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no saved lesson of that name.
+    """
+
+    def __init__(self, folder: Path, start: str = "empty") -> None:
+        self.folder, self.start = folder, start
+        self._seats: dict[str, Seat] = {}
+        self._lock = threading.Lock()
+        if start not in ("empty", "digits"):
+            self.path_of(start, must_exist=True)
+
+    def open(self, start: str | None = None) -> tuple[str, Seat]:
+        """Open a lesson.
+
+        Parameters
+        ----------
+        start : str, optional
+            What it starts with, by default what the classroom was created with.
+
+        Returns
+        -------
+        key : str
+            A name that only its page knows.
+        seat : Seat
+            The lesson.
+
+        Raises
+        ------
+        ValueError
+            If too many lessons are open.
+        """
+        start = self.start if start is None else start
+        with self._lock:
+            self._make_room()
+        if start == "empty":
+            lesson = Lesson()
+        elif start == "digits":
+            lesson = Lesson.digits()
+        else:
+            lesson = Lesson.load(self.path_of(start, must_exist=True))
+        key, seat = secrets.token_urlsafe(12), Seat(lesson)
+        with self._lock:
+            self._seats[key] = seat
+        return key, seat
+
+    def seat(self, key: str) -> Seat:
+        """Return an open lesson.
+
+        Parameters
+        ----------
+        key : str
+            Its name.
+
+        Returns
+        -------
+        Seat
+            The lesson.
+
+        Raises
+        ------
+        KeyError
+            If it is not open.
+        """
+        with self._lock:
+            if key not in self._seats:
+                raise KeyError("this lesson is not open any more: the server was restarted")
+            self._seats[key] = seat = self._seats.pop(key)  # the last one used is the last one
+            return seat
+
+    def close(self, key: str) -> None:
+        """Close a lesson and forget its drawings.
+
+        Parameters
+        ----------
+        key : str
+            Its name.
+        """
+        with self._lock:
+            self._seats.pop(key, None)
+
+    def names(self) -> list[str]:
+        """Return the names of saved lessons.
+
+        Returns
+        -------
+        list of str
+            The names, sorted.
+        """
+        found = (path.name.removesuffix(SUFFIX) for path in self.folder.glob(f"*{SUFFIX}"))
+        return sorted(name for name in found if NAME.fullmatch(name))
+
+    def path_of(self, name: object, *, must_exist: bool = False) -> Path:
+        """Return the path of a saved lesson.
+
+        Parameters
+        ----------
+        name : str
+            Its name: up to 40 letters, digits, hyphens and underscores.
+        must_exist : bool, default=False
+            Whether to raise if there is no such file.
+
+        Returns
+        -------
+        Path
+            A path in the folder.
+
+        Raises
+        ------
+        ValueError
+            If the name has other characters.
+        FileNotFoundError
+            If the file must exist and does not.
+        """
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            raise ValueError(
+                "a name has 1 to 40 letters, digits, hyphens and underscores, and starts with a "
+                f"letter or digit, got {name!r:.60}"
+            )
+        path = self.folder / f"{name}{SUFFIX}"
+        if must_exist and (not path.is_file() or path.is_symlink()):
+            raise FileNotFoundError(f"there is no lesson {name!r} in {self.folder}")
+        return path
+
+    def save(self, seat: Seat, name: object, replace: bool) -> Path:
+        """Save a lesson.
+
+        Parameters
+        ----------
+        seat : Seat
+            The lesson.
+        name : str
+            Its name.
+        replace : bool
+            Whether to replace a lesson of that name.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        FileExistsError
+            If there is a lesson of that name and it is not to be replaced.
+        """
+        path = self.path_of(name)
+        make_folder(self.folder)
+        if path.exists() and not replace:
+            raise FileExistsError(f"there is already a lesson {name!r}")
+        seat.lesson.save(path)
+        seat.untouched = True
+        return path
+
+    def _make_room(self) -> None:
+        if len(self._seats) < MOST_LESSONS:
+            return
+        for key, seat in self._seats.items():
+            if seat.untouched:
+                del self._seats[key]
+                return
+        raise ValueError(
+            f"{MOST_LESSONS} lessons with unsaved drawings are open; save one, or close it with "
+            "“New lesson”, first"
+        )

@@ -1,0 +1,183 @@
+"""Drawings: strokes of a pen as small images of a common size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+from scipy.ndimage import center_of_mass, zoom
+
+__all__ = ["SIDE", "Frame", "draw", "embedded_digits", "frame_of", "random_drawings"]
+
+SIDE = 28  # height and width of the images
+BOX = 20  # pixels of the longer side of what is drawn, as in MNIST
+PEN = 1.1  # radius of the pen in pixels
+LARGEST = 4.0  # smaller drawings are magnified by no more, so that a dot stays a dot
+Strokes = Sequence[np.ndarray]
+
+
+class Frame(NamedTuple):
+    """Where a drawing lies in its image: ``pixels = scale · (points − corner)``.
+
+    Parameters
+    ----------
+    scale : float
+        Pixels per unit.
+    corner : ndarray of shape (2,)
+        The point at the upper left corner of the image, x before y.
+    """
+
+    scale: float
+    corner: np.ndarray
+
+    def pixels(self, points: np.ndarray) -> np.ndarray:
+        """Return points in pixels of the image.
+
+        Parameters
+        ----------
+        points : ndarray of shape (n, 2)
+            Points, x before y.
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            The points in pixels, x before y.
+        """
+        found: np.ndarray = self.scale * (points - self.corner)
+        return found
+
+
+def frame_of(strokes: Strokes) -> Frame:
+    """Return the frame in which the longer side of a drawing has 20 pixels.
+
+    Parameters
+    ----------
+    strokes : sequence of ndarray of shape (n, 2)
+        Points of each stroke in the unit square, x before y.
+
+    Returns
+    -------
+    Frame
+        The frame, with the middle of the drawing in the middle of the image.
+    """
+    points = np.concatenate(strokes)
+    low, high = points.min(0), points.max(0)
+    scale = min(BOX / max(float((high - low).max()), 1e-9), LARGEST * BOX)
+    return Frame(scale, (low + high) / 2 - SIDE / 2 / scale)
+
+
+def draw(strokes: Strokes) -> tuple[np.ndarray, Frame]:
+    """Return a drawing as an image that does not depend on its place and size.
+
+    Its longer side has 20 of the 28 pixels, and its centre of mass lies in the middle.
+
+    Parameters
+    ----------
+    strokes : sequence of ndarray of shape (n, 2)
+        Points of each stroke in the unit square, x before y. There is at least one point.
+
+    Returns
+    -------
+    image : ndarray of uint8 of shape (28, 28)
+        The image, with the ink at 255.
+    frame : Frame
+        Where the drawing lies in the image.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tensorswitch.teach import draw
+    >>> image, _ = draw([np.array([[0.1, 0.5], [0.9, 0.5]])])
+    >>> image.shape, int(image[14, 14]), int(image[0, 0])
+    ((28, 28), 255, 0)
+    """
+    frame = frame_of(strokes)
+    row, column = center_of_mass(_ink(strokes, frame))
+    middle = (SIDE - 1) / 2
+    moved = np.array([column - middle, row - middle]) / frame.scale
+    frame = frame._replace(corner=frame.corner + moved)
+    return np.rint(255 * _ink(strokes, frame)).astype(np.uint8), frame
+
+
+def _ink(strokes: Strokes, frame: Frame) -> np.ndarray:
+    """Return the ink in each pixel, which falls from 1 to 0 at the edge of the pen."""
+    starts, ends = [], []
+    for stroke in strokes:
+        points = frame.pixels(stroke) - 0.5  # pixel (0, 0) has its centre at 0.5
+        starts.append(points[:-1] if len(points) > 1 else points)
+        ends.append(points[1:] if len(points) > 1 else points)
+    a, b = np.concatenate(starts)[:, None], np.concatenate(ends)[:, None]
+    y, x = np.mgrid[:SIDE, :SIDE]
+    grid = np.stack([x, y], -1).reshape(1, -1, 2)
+    along = b - a
+    length = np.square(along).sum(-1)
+    position = ((grid - a) * along).sum(-1) / np.where(length > 0, length, 1)
+    nearest = a + position.clip(0, 1)[..., None] * along
+    distance = np.sqrt(np.square(grid - nearest).sum(-1).min(0))
+    ink: np.ndarray = (PEN + 0.5 - distance).clip(0, 1).reshape(SIDE, SIDE)
+    return ink
+
+
+def random_drawings(count: int, seed: int = 0) -> np.ndarray:
+    """Return drawings of random smooth strokes.
+
+    Patches of them show lines, ends, corners and crossings, without the shapes of any alphabet.
+
+    Parameters
+    ----------
+    count : int
+        Number of drawings.
+    seed : int, default=0
+        Seed of the strokes.
+
+    Returns
+    -------
+    ndarray of uint8 of shape (count, 28, 28)
+        Images as of :func:`draw`.
+    """
+    random = np.random.default_rng(seed)
+    time = np.linspace(0, 1, 24)
+    images = []
+    for _ in range(count):
+        strokes = []
+        for _ in range(random.integers(1, 4)):
+            knots = random.uniform(0.1, 0.9, (random.integers(2, 6), 2))
+            places = np.linspace(0, 1, len(knots))
+            bend = random.random() < 0.7 and len(knots) > 2
+            curve = CubicSpline(places, knots)(time) if bend else _polyline(places, knots, time)
+            strokes.append(curve)
+        images.append(draw(strokes)[0])
+    return np.stack(images)
+
+
+def _polyline(places: np.ndarray, knots: np.ndarray, time: np.ndarray) -> np.ndarray:
+    return np.stack([np.interp(time, places, knots[:, axis]) for axis in range(2)], 1)
+
+
+def embedded_digits() -> tuple[np.ndarray, list[str]]:
+    """Return scikit-learn's handwritten digits as drawings.
+
+    Returns
+    -------
+    images : ndarray of uint8 of shape (1797, 28, 28)
+        The digits, enlarged from 8 × 8 pixels, with the contrast of a pen.
+    labels : list of str
+        "0" to "9".
+    """
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    images = []
+    for small in digits.images / 16:
+        large = zoom(np.pad(small, 1), 2.4, order=3)  # 8 pixels become about 19
+        ink = ((large - 0.5) / 0.3).clip(0, 1)
+        row, column = center_of_mass(ink)
+        image = np.zeros((SIDE, SIDE))
+        top, left = (
+            min(max(round((SIDE - 1) / 2 - middle), 0), SIDE - len(ink)) for middle in (row, column)
+        )
+        image[top : top + len(ink), left : left + len(ink)] = ink
+        images.append(np.rint(255 * image).astype(np.uint8))
+    return np.stack(images), [str(label) for label in digits.target]
