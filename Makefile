@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint format bench results clean
+.PHONY: demo test test-slow lint format bench docs results clean
 
 demo: $(READY)
 	OMP_WAIT_POLICY=passive $(BIN)/tensorswitch compare --data digits  # does not spin if the cores are shared
@@ -29,6 +29,11 @@ format: $(READY)
 bench: $(READY)
 	for script in benchmarks/[a-z]*.py; do $(BIN)/python -m benchmarks.$$(basename $$script .py) || exit 1; done
 
+# Builds docs/_build/html, running the tutorials; warnings are errors. Needs no network once the packages are there.
+docs: $(VENV)/.docs
+	rm -rf docs/_build docs/api docs/gallery
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going --quiet docs docs/_build/html
+
 # Compacts the records in docs/results/runs and regenerates table, figures, report and the table in README; runs no experiments.
 results: $(READY)
 	$(BIN)/tensorswitch compact docs/results/runs docs/results/runs
@@ -36,7 +41,7 @@ results: $(READY)
 	$(BIN)/python docs/fill_readme.py
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache dist
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache dist docs/_build docs/api docs/gallery
 
 # torch comes first and pinned: without the pin pip takes the newest build with gigabytes of GPU packages.
 $(READY): pyproject.toml constraints.txt
@@ -44,4 +49,8 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+$(VENV)/.docs: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
 	touch $@

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,9 @@ def teach(browser: WebDriver, address: str) -> None:
     def text(name: str) -> str:
         return browser.find_element(By.ID, name).text
 
+    def shows(rows: int) -> Callable[[Any], bool]:
+        return lambda _: text("rows") == str(rows)
+
     wait.until(lambda _: text("features") != "–")
     rows = 0
     for label, strokes in SYMBOLS.items():
@@ -95,7 +99,7 @@ def teach(browser: WebDriver, address: str) -> None:
             browser.find_element(By.ID, "label").send_keys(label)
             browser.find_element(By.ID, "learn").click()
             rows += 1
-            wait.until(lambda _, rows=rows: text("rows") == str(rows))
+            wait.until(shows(rows))
     draw(browser, varied(SYMBOLS["smile"], random))
     wait.until(lambda _: text("answer").startswith("smile"))
     browser.execute_script("document.activeElement.blur()")

@@ -1,4 +1,8 @@
-"""A small residual network whose blocks end in a switched convolution.
+"""
+A residual network with switched convolutions
+=============================================
+
+Run it with::
 
     python examples/resnet.py [EPOCHS]
 

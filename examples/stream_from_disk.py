@@ -1,9 +1,13 @@
-"""Learn in one pass from files larger than memory: .npy files, then a Parquet table.
+"""
+Learn from files larger than memory
+===================================
 
-python examples/stream_from_disk.py [rows]
+Run it with::
 
-Both are read in chunks, so peak memory does not depend on the number of rows: try 100000 and
-1000000.
+    python examples/stream_from_disk.py [ROWS]
+
+NumPy files and a Parquet table are read in chunks, so peak memory does not depend on the number of
+rows: try 100000 and 1000000.
 """
 
 import resource

@@ -1,4 +1,8 @@
-"""A transformer whose feed-forward blocks are compressed TS layers.
+"""
+A transformer with compressed TS layers
+=======================================
+
+Run it with::
 
     python examples/transformer.py [STEPS]
 

@@ -24,6 +24,11 @@ class HeldRows(NamedTuple):
     weight: np.ndarray
     outputs: np.ndarray | None
 
+    @property
+    def bound(self) -> int | None:
+        """Hash that a row must fall below to be taken, or None as long as all are taken."""
+        return int(self.hashes.max()) if len(self.hashes) >= CALIBRATED_ROWS else None
+
     @classmethod
     def none(cls, like: Tensor) -> HeldRows:
         """Return a sample without rows, with the features and the type of ``like``."""

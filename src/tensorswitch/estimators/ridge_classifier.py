@@ -180,8 +180,11 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses):  # type: ignore[misc]
         weight = self._class_weights(X, None, places, known, self._weights(X, sample_weight))
         self._partial_fit(X, self._targets(places, len(known), X.dtype), weight, first)
         self.classes_ = known
-        held = self._sample(X, places, weight, None)
-        self._held = held if first else self._held.joined(held)
+        if first:
+            self._held = self._sample(X, places, weight, None)
+        else:
+            held = self._sample(X, places, weight, None, self._held.bound)
+            self._held = self._held.joined(held)
         self._lazy = {}
         return self
 
@@ -245,14 +248,23 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses):  # type: ignore[misc]
         return targets[:, 1:] if classes == 2 else targets
 
     def _sample(
-        self, X: Any, places: np.ndarray, weight: np.ndarray | None, outputs: np.ndarray | None
+        self,
+        X: Any,
+        places: np.ndarray,
+        weight: np.ndarray | None,
+        outputs: np.ndarray | None,
+        bound: int | None = None,
     ) -> HeldRows:
-        """Return the rows to calibrate with."""
+        """Return the rows to calibrate with: those of the lowest hashes, below the bound."""
         weight = np.ones(len(places)) if weight is None else weight.astype(np.float64)
         known = weight > 0
         if outputs is not None:
             known &= np.isfinite(outputs).all(1)
         hashes = row_hashes_of(X)
+        if bound is not None:  # without features of rows that would be dropped again
+            known &= hashes.numpy() < bound
+            if not known.any():
+                return self._held.only(np.empty(0, dtype=np.int64))._replace(outputs=None)
         rows = np.flatnonzero(known)
         rows = rows[np.argsort(hashes.numpy()[rows], kind="stable")[:CALIBRATED_ROWS]]
         x = self._fitted.front(X[rows])

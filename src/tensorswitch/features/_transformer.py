@@ -142,7 +142,7 @@ class PatchFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         Returns
         -------
-        ndarray of shape (n, n_features_out_)
+        ndarray of shape (n, n_features_out)
             float32 features.
         """
         check_is_fitted(self, "module_")

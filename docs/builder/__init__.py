@@ -1,0 +1,1 @@
+"""What the documentation is built with: pages of the reference, docstrings and links."""
