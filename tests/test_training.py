@@ -229,7 +229,7 @@ def test_history_knows_its_best_epoch():
         ),
         (
             lambda: train(learner(), Rows(torch.zeros(0, 16), torch.zeros(0)), epochs=1),
-            "training needs rows",
+            "training needs at least one row",
         ),
         (
             lambda: train(learner(), digits()[0], epochs=1, tensorboard=True),
