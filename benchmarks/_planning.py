@@ -83,7 +83,8 @@ def _first(p: np.ndarray, where: np.ndarray) -> str:
 
 def planned(model: Model, gigabits: float, trials: int) -> str:
     """Return the tables that are simulated and extrapolated."""
-    job = 10**8, FEATURES[0], 100
+    job = 10**9, FEATURES[0], 100
+    held = " and ".join(f"{sum_bytes(p) / 1e9:.1f} GB with {p:,}" for p in FEATURES)
     died = ["die per hour", "never saved", "saved hourly", "saved at the best interval", "which is"]
     header = ["images", "features", "machines", "rows", "merging", "solution", "in all", "longest"]
     every = [(images, p, count) for images in IMAGES for p in FEATURES for count in MACHINES]
@@ -94,7 +95,8 @@ def planned(model: Model, gigabits: float, trials: int) -> str:
         + markdown(died, failures(model, job, gigabits, trials))
         + f"## Plan\n\nMachines have {CORES} cores like the one measured and {gigabits:g} Gbit/s "
         "between them. Sums are merged on each machine,\nthen in a binary tree; one machine solves "
-        "a path of penalties. Without mirror images, reading and decoding.\n\n"
+        "a path of penalties. Without mirror images, reading and decoding.\nA worker holds sums of "
+        f"{held} features, and 4 p bytes of features for each image of a chunk.\n\n"
         + markdown(header, [plan(model, *case, gigabits) for case in every])
     )
 
