@@ -33,6 +33,7 @@ from tensorswitch.ridge import SingularError
 log = logging.getLogger("tensorswitch.kernel_ridge")
 
 MOST_SAMPLED = 5_000
+FEWER_SAMPLED = 3_000  # where tiles are kept: an iteration is cheap, and memory is short
 BLOCK = 2048  # rows of B made at a time
 DIVERGED = 10.0  # residual, relative to the targets, that only rounding errors can cause
 JITTERS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of the scale, one after another
@@ -155,7 +156,7 @@ def solve_large(
     penalty: float,
     weight: Tensor | None = None,
     *,
-    tol: float = 1e-3,
+    tol: float = 3e-3,
     max_iter: int = 100,
     sampled: int | None = None,
     memory: float = 0.0,
@@ -176,12 +177,13 @@ def solve_large(
         λ in multiples of the mean diagonal of the centred matrix.
     weight : Tensor of shape (rows,), optional
         Sample weights of mean 1.
-    tol : float, default=1e-3
+    tol : float, default=3e-3
         The residual, relative to the targets, at which to stop.
     max_iter : int, default=100
         The largest number of iterations.
     sampled : int, optional
-        Rows of the preconditioner, by default a quarter of all and at most 5,000.
+        Rows of the preconditioner, by default a quarter of all and at most 5,000, or 3,000 if the
+        tiles of the kernel are kept.
     memory : float, default=0.0
         Bytes that may be used. If they suffice, the tiles of the kernel are kept.
     seed : int, default=0
@@ -200,10 +202,12 @@ def solve_large(
     iterations : int
         How many were needed.
     """
-    count = min(MOST_SAMPLED, max(1, len(z) // 4)) if sampled is None else sampled
+    count = min(FEWER_SAMPLED, max(1, len(z) // 4)) if sampled is None else sampled
     # Beside the tiles there are B, a block of it, and vectors.
     others = 8 * (count * (len(z) + 3 * BLOCK + 2 * count) + 8 * targets.numel())
     keep = KernelTiles.kept_bytes(len(z), z.dtype, Ranks().count) + others <= memory
+    if not keep and sampled is None:
+        count = min(MOST_SAMPLED, max(1, len(z) // 4))
     kernel = CentredTiles(z, kind, depth, weight, keep)
     lam = penalty * kernel.scale
     generator = torch.Generator("cpu").manual_seed(seed)
