@@ -14,6 +14,8 @@ from tensorswitch.switched._blocks import accumulator, cut, joined, product_into
 CACHE_BYTES = 1 << 20  # size of the slice of Z that should stay in cache
 DEVICE_BYTES = 1 << 26  # its size on GPUs, where small products do not fill the device
 NARROW_ROWS = 512  # rows per block if the output side is expanded
+ERROR_ROWS = 1024  # rows per block of expanded errors, which take twice the space
+LANES = 16  # units are taken in multiples of this, so that rows of a slice stay aligned
 
 
 def dense_forward(x: Tensor, gates: Tensor, weight: Tensor) -> Tensor:
@@ -25,7 +27,7 @@ def dense_forward(x: Tensor, gates: Tensor, weight: Tensor) -> Tensor:
     parts = []
     for part_x, h in cut(NARROW_ROWS if narrow else len(x), x, gates):
         y: Tensor | None = None
-        step = _units_in_cache(len(part_x) * min(weight.shape[1:]), x)
+        step = _units_in_cache(len(part_x) * min(weight.shape[1:]), x, LANES if narrow else 1)
         for ht, w in cut(step, h.t(), weight):
             if narrow:
                 products = (part_x @ _side_by_side(w)).view(len(part_x), len(w), w.shape[2])
@@ -71,19 +73,23 @@ def _narrow_backward(
     need_x: bool,
     grad_weight: Tensor | None,
 ) -> Tensor:
-    """Do the same by expanding the errors, ``h ⊗ ∂y``, for products with many columns."""
+    """Do the same by expanding the errors, ``∂y ⊗ h``, for products with many columns.
+
+    The units come last: there are more of them than outputs, and the inner loop should be long.
+    """
     n_in, n_out = weight.shape[1:]
     sums = accumulator(x)
     shape = (len(x), n_in) if need_x else (0,)
     grad_x = torch.zeros(shape, dtype=sums, device=x.device)
     room = weight if grad_weight is None else grad_weight
-    for h, w, grad_w in cut(_units_in_cache(NARROW_ROWS * n_out, x), gates.t(), weight, room):
-        flat = _side_by_side(w) if need_x else w
+    step = _units_in_cache(ERROR_ROWS * n_out // 2, x, LANES)
+    for h, w, grad_w in cut(step, gates.t(), weight, room):
+        flat = w.permute(1, 2, 0).flatten(1) if need_x else w
         total: Tensor | None = None
         for part_x, ht, part_delta, part_grad in cut(
-            NARROW_ROWS, x, h.t(), delta, grad_x if need_x else x
+            ERROR_ROWS, x, h.t(), delta, grad_x if need_x else x
         ):
-            errors = (ht.unsqueeze(2) * part_delta.unsqueeze(1)).flatten(1)
+            errors = (part_delta.unsqueeze(2) * ht.unsqueeze(1)).flatten(1)
             if need_x:
                 part_grad += errors @ flat.t()
             if grad_weight is None:
@@ -95,7 +101,7 @@ def _narrow_backward(
             else:
                 total += part_x.t() @ errors
         if grad_weight is not None and total is not None:
-            grad_w.copy_(total.view(n_in, len(w), n_out).transpose(0, 1))
+            grad_w.copy_(total.view(n_in, n_out, len(w)).permute(2, 0, 1))
     return grad_x
 
 
@@ -104,7 +110,8 @@ def _side_by_side(weight: Tensor) -> Tensor:
     return weight.transpose(0, 1).flatten(1)
 
 
-def _units_in_cache(numbers: int, x: Tensor) -> int:
-    """Return how many units fit in cache if each takes this many numbers."""
+def _units_in_cache(numbers: int, x: Tensor, multiple: int = 1) -> int:
+    """Return how many units fit in cache if each takes this many numbers, in multiples."""
     size = CACHE_BYTES if x.device.type == "cpu" else DEVICE_BYTES
-    return max(1, size // max(1, numbers * x.element_size()))
+    fitting = size // max(1, numbers * x.element_size())
+    return max(1, fitting // multiple) * multiple
