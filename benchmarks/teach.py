@@ -44,17 +44,18 @@ def timed(call: Any, *arguments: Any, **options: Any) -> tuple[float, Any]:
 
 
 def requests(client: httpx.Client, lesson: str, random: np.random.Generator) -> list[list[float]]:
-    """Return the milliseconds of learning, answering and forgetting, several times."""
+    """Return the milliseconds of learning, judging, answering and forgetting, several times."""
     times = []
     for _ in range(REPEATS):
         drawn, label = strokes(random), str(random.integers(4))
         learn, reply = timed(
             client.post, f"{lesson}/drawings", json={"label": label, "strokes": drawn}
         )
+        judge, _ = timed(client.get, f"{lesson}/accuracy")
         answer, _ = timed(client.post, f"{lesson}/answer", json={"strokes": drawn})
         number = reply["drawing"]["number"]
         forget, _ = timed(client.delete, f"{lesson}/drawings/{number}")
-        times.append([learn, answer, forget])
+        times.append([learn, judge, answer, forget])
     return times
 
 
@@ -77,7 +78,9 @@ def speed(client: httpx.Client) -> None:
         rows.append(row(f"{count:,}", requests(client, lesson, random)))
     _, reply = timed(client.post, "lessons", json={"start": "digits"})
     rows.append(row("1,797 digits", requests(client, f"lessons/{reply['key']}", random)))
-    print_table(["drawings", "learn ms", "answer ms", "forget ms", "slowest ms"], rows)
+    print_table(
+        ["drawings", "learn ms", "accuracy ms", "answer ms", "forget ms", "slowest ms"], rows
+    )
 
 
 def accuracy(per_class: tuple[int, ...] = (1, 2, 5, 10, 50, 100)) -> None:

@@ -14,6 +14,7 @@ __all__ = ["SIDE", "Frame", "draw", "embedded_digits", "frame_of", "random_drawi
 SIDE = 28  # height and width of the images
 BOX = 20  # pixels of the longer side of what is drawn, as in MNIST
 PEN = 1.1  # radius of the pen in pixels
+STEP = 0.5  # pixels between points of a stroke
 LARGEST = 4.0  # smaller drawings are magnified by no more, so that a dot stays a dot
 Strokes = Sequence[np.ndarray]
 
@@ -105,19 +106,25 @@ def _ink(strokes: Strokes, frame: Frame) -> np.ndarray:
     """Return the ink in each pixel, which falls from 1 to 0 at the edge of the pen."""
     starts, ends = [], []
     for stroke in strokes:
-        points = frame.pixels(stroke) - 0.5  # pixel (0, 0) has its centre at 0.5
+        points = _thinned(frame.pixels(stroke)) - 0.5  # pixel (0, 0) has its centre at 0.5
         starts.append(points[:-1] if len(points) > 1 else points)
         ends.append(points[1:] if len(points) > 1 else points)
-    a, b = np.concatenate(starts)[:, None], np.concatenate(ends)[:, None]
-    y, x = np.mgrid[:SIDE, :SIDE]
-    grid = np.stack([x, y], -1).reshape(1, -1, 2)
-    along = b - a
-    length = np.square(along).sum(-1)
-    position = ((grid - a) * along).sum(-1) / np.where(length > 0, length, 1)
-    nearest = a + position.clip(0, 1)[..., None] * along
-    distance = np.sqrt(np.square(grid - nearest).sum(-1).min(0))
-    ink: np.ndarray = (PEN + 0.5 - distance).clip(0, 1).reshape(SIDE, SIDE)
+    (ax, ay), (bx, by) = (np.concatenate(p).astype(np.float32).T[..., None] for p in (starts, ends))
+    y, x = np.mgrid[:SIDE, :SIDE].reshape(2, 1, -1).astype(np.float32)
+    along_x, along_y = bx - ax, by - ay
+    length = np.maximum(along_x**2 + along_y**2, 1e-12)
+    position = (((x - ax) * along_x + (y - ay) * along_y) / length).clip(0, 1)
+    squares = (x - ax - position * along_x) ** 2 + (y - ay - position * along_y) ** 2
+    ink: np.ndarray = (PEN + 0.5 - np.sqrt(squares.min(0))).clip(0, 1).reshape(SIDE, SIDE)
     return ink
+
+
+def _thinned(points: np.ndarray) -> np.ndarray:
+    """Leave out points of a stroke that are closer to each other than pixels can show."""
+    steps = np.floor(np.append(0, np.hypot(*np.diff(points, axis=0).T).cumsum()) / STEP)
+    kept = np.append(True, np.diff(steps) > 0)
+    kept[-1] = True
+    return points[kept]
 
 
 def random_drawings(count: int, seed: int = 0) -> np.ndarray:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import json
+import os
 import secrets
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
 import numpy as np
+import torch
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -32,6 +36,9 @@ PAGE = {
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
     "/page.css": ("page.css", "text/css; charset=utf-8"),
 }
+# Updates are small, and dividing them among cores takes longer than they do. The number of threads
+# of torch is a setting of each thread.
+_WORKERS = ThreadPoolExecutor(os.cpu_count(), "lesson", torch.set_num_threads, (1,))
 STATUS = {FileExistsError: 409, FileNotFoundError: 404, KeyError: 404, ValueError: 400}
 
 
@@ -71,6 +78,7 @@ def application(classroom: Classroom, token: str, port: int) -> ASGIApp:
         Route("/lessons", _json(api.open), methods=["POST"]),
         Route(lesson, _json(api.show), methods=["GET"]),
         Route(lesson, _json(api.close), methods=["DELETE"]),
+        Route(f"{lesson}/accuracy", _json(api.accuracy), methods=["GET"]),
         Route(f"{lesson}/answer", _json(api.answer), methods=["POST"]),
         Route(f"{lesson}/drawings", _json(api.add), methods=["POST"]),
         Route(f"{lesson}/drawings.npz", _json(api.export), methods=["GET"]),
@@ -107,6 +115,12 @@ class _Api:
         self._classroom.close(path["key"])
         return {}
 
+    def accuracy(self, path: dict[str, Any], body: dict[str, Any]) -> Any:
+        seat = self._classroom.seat(path["key"])
+        with seat.lock:
+            score = seat.lesson.accuracy()
+        return {"accuracy": None if score is None or score != score else score}
+
     def answer(self, path: dict[str, Any], body: dict[str, Any]) -> Any:
         seat, strokes = self._classroom.seat(path["key"]), _strokes(body)
         start = time.perf_counter()
@@ -134,7 +148,7 @@ class _Api:
             start = time.perf_counter()
             number = seat.lesson.add(image, body.get("label"))  # type: ignore[arg-type]
             seat.untouched = False
-            report = _report(seat)  # solves and judges
+            report = _report(seat)
             label = seat.lesson.labels[-1]
             drawing = {"number": number, "label": label, "image": _encoded(image)}
             return {"drawing": drawing, "milliseconds": _since(start), **report}
@@ -167,14 +181,11 @@ class _Api:
 
 
 def _report(seat: Seat) -> dict[str, Any]:
-    """Return what the panel shows."""
+    """Return what the panel shows, with the readout solved."""
     lesson = seat.lesson
-    score = lesson.accuracy()
-    return {
-        "rows": len(lesson.labels),
-        "features": lesson.features,
-        "accuracy": None if score is None or score != score else score,
-    }
+    if lesson.model is not None:
+        _ = lesson.model.solution_
+    return {"rows": len(lesson.labels), "features": lesson.features}
 
 
 def _drawings(seat: Seat) -> list[dict[str, Any]]:
@@ -235,7 +246,8 @@ def _json(method: Callable[[dict[str, Any], dict[str, Any]], Any]) -> Any:
     async def endpoint(request: Request) -> Response:
         try:
             body = _parsed(await request.body())
-            found = await run_in_threadpool(method, request.path_params, body)
+            call = partial(method, request.path_params, body)
+            found = await asyncio.get_running_loop().run_in_executor(_WORKERS, call)
         except tuple(STATUS) as error:
             status = next(STATUS[kind] for kind in STATUS if isinstance(error, kind))
             return _error(error.args[0] if isinstance(error, KeyError) else str(error), status)

@@ -6,8 +6,6 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-import torch
-
 __all__ = ["serve"]
 
 
@@ -61,7 +59,6 @@ def serve(
             ws="none",
             limit_concurrency=64,
         )
-        torch.set_num_threads(1)  # updates are small: handing out parts of them takes longer
         pattern_features()  # before the first lesson waits for them
         ready(f"http://127.0.0.1:{port}/{token}/")
         uvicorn.Server(config).run(sockets=[listening])
@@ -69,7 +66,8 @@ def serve(
 
 def _listening(port: int) -> socket.socket:
     """Return a socket that listens on the loopback interface."""
-    found = socket.socket()
+    # With the protocol named, asyncio sends packets at once, without waiting for acknowledgements.
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind(("127.0.0.1", port))

@@ -186,8 +186,15 @@ function points() {
 function report(found) {
   $("rows").textContent = found.rows.toLocaleString("en");
   $("features").textContent = found.features.toLocaleString("en");
-  $("accuracy").textContent =
-    found.accuracy === null ? "–" : `${(100 * found.accuracy).toFixed(1)} %`;
+  trying(judge);
+}
+
+// The accuracy takes longer than an update, so that it comes by itself.
+async function judge() {
+  const asked = state.key;
+  const { accuracy } = await ask(lesson("/accuracy"));
+  if (asked !== state.key) return;
+  $("accuracy").textContent = accuracy === null ? "–" : `${(100 * accuracy).toFixed(1)} %`;
 }
 
 function answers() {
