@@ -13,6 +13,7 @@ ROOT = Path(tensorswitch.__file__).parent
 LAYERS = [
     "_checks",
     "_memory",
+    "_threads",
     "_files",
     "_progress",
     "_sparse",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import combinations
 from numbers import Real
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from tensorswitch._checks import check_above_zero
 from tensorswitch._progress import track
+from tensorswitch._threads import torch_threads
 from tensorswitch.estimators._labels import check_classes, class_places
 
 
@@ -89,7 +89,7 @@ class Pairs:
             joblib.delayed(job)(i, j, rows)
             for (i, j), rows in zip(self.pairs, self.rows, strict=True)
         )
-        with _torch_threads(1 if workers > 1 else torch.get_num_threads()):
+        with torch_threads(1 if workers > 1 else torch.get_num_threads()):
             parallel = joblib.Parallel(
                 n_jobs=workers,
                 prefer="threads",
@@ -98,17 +98,6 @@ class Pairs:
             )
             results = parallel(tasks)
             return list(track(results, len(self.pairs), "pairs of classes", verbose))
-
-
-@contextmanager
-def _torch_threads(count: int) -> Iterator[None]:
-    """Limit torch's threads in workers that start meanwhile, to avoid oversubscription."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def cache_bytes(cache_size: float) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tensorswitch._threads import torch_threads
 from tensorswitch.kernel_ridge._large import solve_large
 from tensorswitch.kernel_ridge._loo import (
     TIE,
@@ -160,7 +161,8 @@ class Search:
         self.sample = data.x[:SCALING_ROWS]
         base = [Scaling.fit(name, self.sample) for name in scalings]
         candidates = [Candidate(s, b, k, d) for s in base for b, k, d in shapes]
-        found = self._screen(candidates, biases)
+        with torch_threads(1):
+            found = self._screen(candidates, biases)
         direct = len(data) <= direct_rows
         self.loo_rows = len(data) if direct else min(CHOICE_ROWS, len(data))
         self.least = LIMITS[0] if direct else LARGE_LEAST

@@ -124,7 +124,8 @@ def _thinned(points: np.ndarray) -> np.ndarray:
     steps = np.floor(np.append(0, np.hypot(*np.diff(points, axis=0).T).cumsum()) / STEP)
     kept = np.append(True, np.diff(steps) > 0)
     kept[-1] = True
-    return points[kept]
+    thin: np.ndarray = points[kept]
+    return thin
 
 
 def random_drawings(count: int, seed: int = 0) -> np.ndarray:
