@@ -133,10 +133,13 @@ def main() -> None:
     print(describe(), "\n")
     if "speed" in parts:
         speed()
+        print()
     if "rows" in parts:
         growth()
+        print()
     if "calibration" in parts:
         calibration()
+        print()
     if "mnist" in parts:
         found = in_a_process_of_its_own(mnist)
         cells = [v if isinstance(v, str) else f"{v:.2f}" for v in found.values()]
