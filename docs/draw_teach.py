@@ -8,6 +8,7 @@ Needs the extra ``teach``, selenium, Chromium and its driver.
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -113,7 +114,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "tensorswitch", "teach", "--no-browser"]
         server = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
-        browser = webdriver.Chrome(options)
+        browser = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
         try:
             assert server.stdout is not None
             found = re.search(r"http://\S+", server.stdout.readline())
