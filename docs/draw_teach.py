@@ -26,6 +26,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 PICTURE = Path(__file__).with_name("teach.png")
 TURN = np.linspace(0, 2 * np.pi, 49)
+POINTS = 25  # of each stroke; the browser takes its time for each
 FLAGS = ("headless", "no-sandbox", "disable-gpu", "hide-scrollbars", "window-size=1180,1330")
 
 
@@ -58,7 +59,7 @@ def varied(strokes: Any, random: np.random.Generator) -> list[np.ndarray]:
     change = np.eye(2) + random.normal(0, 0.09, (2, 2))
     moved = []
     for stroke in map(np.asarray, strokes):
-        fine = np.linspace(0, len(stroke) - 1, 6 * len(stroke))
+        fine = np.linspace(0, len(stroke) - 1, POINTS)
         stroke = np.stack([np.interp(fine, range(len(stroke)), c) for c in stroke.T], 1)
         phase = np.linspace(0, 1, len(stroke))[:, None] * random.uniform(2, 6, 2)
         wobble = 0.012 * np.sin(2 * np.pi * (phase + random.random(2)))

@@ -168,8 +168,13 @@ def test_exported_drawings_are_data(lesson, tmp_path):
     from tensorswitch import data
 
     path = tmp_path / "drawings.npz"
-    lesson.export(path)
+    path.write_bytes(lesson.npz())
     found = data.load_problem(str(path))
     assert len(found) == 16
     assert list(found.class_names) == sorted(SHAPES)
     assert found.is_image
+
+
+def test_nothing_is_not_exported():
+    with pytest.raises(ValueError, match="no drawings to export"):
+        Lesson().npz()

@@ -6,8 +6,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import softmax
 
-from tensorswitch.kernel_ridge import Calibration, smoothed_targets
-from tensorswitch.ridge import effective_rows
+from tensorswitch.kernel_ridge import Calibration, smoothed_targets, weights_of_rows
 
 RANGE = 0.05, 250.0
 
@@ -34,8 +33,7 @@ def fit_temperature(outputs: np.ndarray, places: np.ndarray, weight: np.ndarray)
     """
     f = np.hstack([-outputs, outputs]) if outputs.shape[1] == 1 else outputs
     classes = f.shape[1]
-    rows = weight * (effective_rows(weight.sum(), np.square(weight).sum()) / weight.sum())
-    hot = smoothed_targets(places, rows, classes)
+    hot = smoothed_targets(places, weights_of_rows(weight), classes)
 
     def slope(temperature: float) -> float:
         return float(weight @ ((softmax(temperature * f, axis=1) - hot) * f).sum(1))

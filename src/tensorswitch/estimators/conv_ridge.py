@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -294,8 +295,7 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         factor = torch.where(square > 0, (square + RARE**2 * typical).rsqrt(), 0)
         unit = [torch.zeros(1, bank.out_features, dtype=dtype, device="cpu")]
         scaling = Scaling("columns", None, None)
-        centre = z.mean(0)
-        return ImageFront(bank, centre, factor, self.image_shape_, flips, True, unit, scaling)
+        return ImageFront(bank, z.mean(0), factor, self.image_shape_, flips, True, unit, scaling)
 
     def _feature_count(self, X: Any, images: Tensor, flips: bool, options: dict[str, Any]) -> int:
         if self.features != "auto":
@@ -360,11 +360,9 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         solution = self.solution_
         X = self._rows(X, self.image_shape_)
         front = self._fitted.front
-        parts = [
-            self._readout(front(X[part]), solution.weight, solution.intercept).numpy()
-            for part in self._chunks(X, self._fitted)
-        ]
-        return np.concatenate(parts)
+        readout = partial(self._readout, weight=solution.weight, intercept=solution.intercept)
+        chunks = self._chunks(X, self._fitted)
+        return np.concatenate([readout(front(X[part])).numpy() for part in chunks])
 
     def _validated(self, X: Any, y: Any, first: bool, **options: Any) -> tuple[Any, np.ndarray]:
         if self.dtype not in ("float32", "float64"):

@@ -264,7 +264,7 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses):  # type: ignore[misc]
         if bound is not None:  # without features of rows that would be dropped again
             known &= hashes.numpy() < bound
             if not known.any():
-                return self._held.only(np.empty(0, dtype=np.int64))._replace(outputs=None)
+                return HeldRows.none(self._held.x)
         rows = np.flatnonzero(known)
         rows = rows[np.argsort(hashes.numpy()[rows], kind="stable")[:CALIBRATED_ROWS]]
         x = self._fitted.front(X[rows])

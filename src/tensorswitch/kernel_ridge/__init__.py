@@ -8,7 +8,7 @@ least leave-one-out error, which one eigendecomposition gives for a whole path o
 scikit-learn is :mod:`tensorswitch.estimators`.
 """
 
-from tensorswitch.kernel_ridge._calibration import Calibration, smoothed_targets
+from tensorswitch.kernel_ridge._calibration import Calibration, smoothed_targets, weights_of_rows
 from tensorswitch.kernel_ridge._loo import LeaveOneOut, loo_at, loo_path
 from tensorswitch.kernel_ridge._model import KernelModel
 from tensorswitch.kernel_ridge._rows import DistinctRows
@@ -40,4 +40,5 @@ __all__ = [
     "loo_at",
     "loo_path",
     "smoothed_targets",
+    "weights_of_rows",
 ]

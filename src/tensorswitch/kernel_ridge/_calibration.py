@@ -55,8 +55,7 @@ class Calibration:
         """
         f = _both(outputs)
         rows, classes = f.shape
-        # Whole weights are repetitions, and a common factor does not matter.
-        weight = weight * (effective_rows(weight.sum(), np.square(weight).sum()) / weight.sum())
+        weight = weights_of_rows(weight)
         hot = smoothed_targets(labels, weight, classes)
 
         def loss_at(log_temperature: float) -> float:
@@ -112,6 +111,26 @@ class Calibration:
         return result
 
 
+def weights_of_rows(weight: np.ndarray) -> np.ndarray:
+    """Return weights that add up to the number of rows they are worth.
+
+    Whole weights are repetitions, and a common factor does not matter.
+
+    Parameters
+    ----------
+    weight : ndarray of shape (rows,)
+        Sample weights.
+
+    Returns
+    -------
+    ndarray of shape (rows,)
+        Weights in the same proportions.
+    """
+    total = weight.sum()
+    result: np.ndarray = weight * (effective_rows(total, np.square(weight).sum()) / total)
+    return result
+
+
 def smoothed_targets(labels: np.ndarray, weight: np.ndarray, classes: int) -> np.ndarray:
     """Return target probabilities, ``(n_k + 1) / (n_k + 2)`` for the class of a row.
 
@@ -120,7 +139,7 @@ def smoothed_targets(labels: np.ndarray, weight: np.ndarray, classes: int) -> np
     labels : ndarray of shape (rows,)
         The class of each row, from 0.
     weight : ndarray of shape (rows,)
-        Weights, which add up to the number of rows that they are worth.
+        Weights of :func:`weights_of_rows`.
     classes : int
         Number of classes.
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 from scipy.ndimage import center_of_mass, zoom
 
-__all__ = ["SIDE", "Frame", "draw", "embedded_digits", "frame_of", "random_drawings"]
+__all__ = ["SIDE", "Frame", "draw", "embedded_digits", "random_drawings"]
 
 SIDE = 28  # height and width of the images
 BOX = 20  # pixels of the longer side of what is drawn, as in MNIST
@@ -50,19 +50,8 @@ class Frame(NamedTuple):
         return found
 
 
-def frame_of(strokes: Strokes) -> Frame:
-    """Return the frame in which the longer side of a drawing has 20 pixels.
-
-    Parameters
-    ----------
-    strokes : sequence of ndarray of shape (n, 2)
-        Points of each stroke in the unit square, x before y.
-
-    Returns
-    -------
-    Frame
-        The frame, with the middle of the drawing in the middle of the image.
-    """
+def _frame_of(strokes: Strokes) -> Frame:
+    """Return the frame with the drawing in its middle and 20 pixels for its longer side."""
     points = np.concatenate(strokes)
     low, high = points.min(0), points.max(0)
     scale = min(BOX / max(float((high - low).max()), 1e-9), LARGEST * BOX)
@@ -94,7 +83,7 @@ def draw(strokes: Strokes) -> tuple[np.ndarray, Frame]:
     >>> image.shape, int(image[14, 14]), int(image[0, 0])
     ((28, 28), 255, 0)
     """
-    frame = frame_of(strokes)
+    frame = _frame_of(strokes)
     row, column = center_of_mass(_ink(strokes, frame))
     middle = (SIDE - 1) / 2
     moved = np.array([column - middle, row - middle]) / frame.scale

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import math
 import unicodedata
 from functools import cache
 from pathlib import Path
@@ -10,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from tensorswitch._files import replacing
 from tensorswitch.estimators import (
     TSConvRidgeClassifier,
     load_estimator_with_notes,
@@ -257,9 +258,10 @@ class Lesson:
         Returns
         -------
         float or None
-            The cross-validated accuracy, or None as long as there are fewer than two labels.
+            The cross-validated accuracy, or None as long as there are too few drawings for it.
         """
-        return None if self.model is None else self.model.cv_score_
+        score = float("nan") if self.model is None else self.model.cv_score_
+        return None if math.isnan(score) else score
 
     def save(self, path: str | Path) -> None:
         """Save the model and its drawings as a safetensors file, atomically.
@@ -309,16 +311,24 @@ class Lesson:
             raise ValueError(f"{path} contains a model without its drawings")
         return cls.of(images, labels, model)
 
-    def export(self, path: str | Path) -> None:
-        """Write the drawings as an ``.npz`` file that ``tensorswitch compare`` reads.
+    def npz(self) -> bytes:
+        """Return the drawings as the content of an ``.npz`` file for ``tensorswitch compare``.
 
-        Parameters
-        ----------
-        path : str or Path
-            The file to write, with the arrays ``x`` and ``y``.
+        Returns
+        -------
+        bytes
+            The content, with the arrays ``x`` and ``y``.
+
+        Raises
+        ------
+        ValueError
+            If there are no drawings.
         """
-        with replacing(path) as partial, partial.open("wb") as file:
-            np.savez_compressed(file, x=self.images, y=np.array(self.labels, dtype=str))
+        if not self.labels:
+            raise ValueError("there are no drawings to export")
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, x=self.images, y=np.array(self.labels, dtype=str))
+        return buffer.getvalue()
 
     def _relearn(self) -> None:
         """Sum over all drawings."""

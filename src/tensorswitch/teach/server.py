@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import io
 import json
 import os
 import secrets
@@ -119,7 +118,7 @@ class _Api:
         seat = self._classroom.seat(path["key"])
         with seat.lock:
             score = seat.lesson.accuracy()
-        return {"accuracy": None if score is None or score != score else score}
+        return {"accuracy": score}
 
     def answer(self, path: dict[str, Any], body: dict[str, Any]) -> Any:
         seat, strokes = self._classroom.seat(path["key"]), _strokes(body)
@@ -171,13 +170,9 @@ class _Api:
     def export(self, path: dict[str, Any], body: dict[str, Any]) -> Any:
         seat = self._classroom.seat(path["key"])
         with seat.lock:
-            images, labels = seat.lesson.images, np.array(seat.lesson.labels, dtype=str)
-        if not len(images):
-            raise ValueError("there are no drawings to export")
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, x=images, y=labels)
+            content = seat.lesson.npz()
         headers = {"content-disposition": 'attachment; filename="drawings.npz"'}
-        return Response(buffer.getvalue(), 200, headers, "application/octet-stream")
+        return Response(content, 200, headers, "application/octet-stream")
 
 
 def _report(seat: Seat) -> dict[str, Any]:
