@@ -15,6 +15,7 @@ from importlib.metadata import version
 from tensorswitch import algebra, inverted, kernels, nn, ridge, switches
 from tensorswitch.nn import (
     CompressedSwitching,
+    JointSwitching,
     SwitchedConv2d,
     SwitchedLinear,
     TensorSwitching,
@@ -27,6 +28,7 @@ __version__ = version("tensorswitch")
 
 __all__ = [
     "CompressedSwitching",
+    "JointSwitching",
     "Routes",
     "SwitchedConv2d",
     "SwitchedLinear",

@@ -5,7 +5,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 
-from tensorswitch.estimators import TSConvRidgeClassifier
+from tensorswitch.estimators import TSConvRidgeClassifier, load_estimator, save_estimator
 from tensorswitch.estimators import _image_settings as settings
 from tensorswitch.features import as_images
 
@@ -161,7 +161,9 @@ def test_failed_partial_fit_leaves_the_sums_as_they_were(digits):
 def test_too_little_memory_is_said(digits):
     images, y = digits
     with pytest.raises(MemoryError, match=r"sums of 256 features need .* GB"):
-        TSConvRidgeClassifier(**SMALL, memory_gb=0.01).fit(images[:300], y[:300])
+        TSConvRidgeClassifier(**SMALL, solver="streaming", memory_gb=0.01).fit(
+            images[:300], y[:300]
+        )
 
 
 @pytest.mark.parametrize(
@@ -184,3 +186,20 @@ def test_contributions_of_large_images_add_up():
     assert explanation.contributions.shape == (5, 1, 101, 60)
     expected = model.decision_function(images[:5])
     np.testing.assert_allclose(explanation.outputs[:, 0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("flips", [False, True])
+def test_conjugate_gradients_give_the_readout_of_the_sums(digits, flips, tmp_path):
+    images, y = digits
+    options = {**SMALL, "flips": flips, "alpha": ("0.1 mean", "0.01 mean")}
+    sums, free = (
+        TSConvRidgeClassifier(**options, solver=solver).fit(images[:900], y[:900])
+        for solver in ("streaming", "matrix-free")
+    )
+    expected = sums.decision_function(images)
+    np.testing.assert_allclose(free.decision_function(images), expected, atol=0.02)
+    np.testing.assert_allclose(free.predict_proba(images), sums.predict_proba(images), atol=0.05)
+    save_estimator(free, tmp_path / "free.safetensors")
+    again = load_estimator(tmp_path / "free.safetensors")
+    np.testing.assert_array_equal(again.decision_function(images), free.decision_function(images))
+    assert not hasattr(free, "remove")

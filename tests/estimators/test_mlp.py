@@ -113,7 +113,7 @@ def test_learn_gates_overrides_the_kind(digits):
     fixed = TSMLPClassifier(8, "ts-ibp-lrc", learn_gates=False, max_iter=1).fit(*digits[:2])
     assert not fixed.network_[0].gate_weight.requires_grad
     assert (
-        TSMLPClassifier(8, learn_gates=True, max_iter=1)
+        TSMLPClassifier(8, "ts-lrc", learn_gates=True, max_iter=1)
         .fit(*digits[:2])
         .network_[0]
         .gate_weight.requires_grad
@@ -290,9 +290,9 @@ def test_units_of_columns_and_targets_do_not_matter():
 def test_without_standardization_the_network_sees_the_rows():
     X, y, _ = columns()
     model = TSMLPRegressor(8, max_iter=2, random_state=0, standardize=False).fit(X, y)
-    assert model.network_[0].gate_weight.shape == (8, 3)
+    assert model.network_[0].hidden.weight.shape == (8, 3)
     standardized = TSMLPRegressor(8, max_iter=2, random_state=0).fit(X, y)
-    assert standardized.network_[0].gate_weight.shape == (8, 4)  # and a constant
+    assert standardized.network_[0].hidden.weight.shape == (8, 4)  # and a constant
 
 
 def test_class_weights_are_sample_weights():

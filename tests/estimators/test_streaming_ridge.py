@@ -76,7 +76,7 @@ def test_failed_chunk_leaves_the_sums_as_they_were():
 def test_too_little_memory_is_said():
     X, y = digits()
     with pytest.raises(MemoryError, match="sums of 64 features need"):
-        StreamingRidgeClassifier(memory_gb=1e-6).fit(X, y)
+        StreamingRidgeClassifier(solver="streaming", memory_gb=1e-6).fit(X, y)
 
 
 def test_merged_models_are_the_model_of_all_rows():
@@ -160,3 +160,35 @@ def test_contributions_add_up_to_the_outputs():
     )
     numbers = StreamingRidgeRegressor().fit(X, y + 100.0)
     np.testing.assert_allclose(numbers.explain(X[:9]).outputs[:, 0], numbers.predict(X[:9]))
+
+
+@pytest.mark.parametrize("alpha", [30.0, ("1 mean", "0.1 mean", "0.01 mean")])
+def test_conjugate_gradients_give_the_readout_of_the_sums(alpha):
+    X, y = digits()
+    sums, free = (
+        StreamingRidgeClassifier(alpha, solver=solver).fit(X[:1200], y[:1200])
+        for solver in ("streaming", "matrix-free")
+    )
+    assert free.solver_ == "matrix-free"
+    assert free.alpha_ == pytest.approx(sums.alpha_, rel=1e-3)
+    np.testing.assert_allclose(free.decision_function(X), sums.decision_function(X), atol=0.02)
+    np.testing.assert_allclose(free.predict_proba(X), sums.predict_proba(X), atol=0.05)
+    assert free.cv_score_ == pytest.approx(sums.cv_score_, abs=0.02)
+
+
+def test_rows_are_kept_if_there_is_no_memory_for_sums():
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(60, 9_000)).astype(np.float32)
+    y = X[:, 0] + X[:, 1]
+    with pytest.raises(MemoryError, match="or fit all rows at once with solver='matrix-free'"):
+        StreamingRidgeRegressor(solver="streaming", memory_gb=0.5).fit(X, y)
+    model = StreamingRidgeRegressor(1.0, memory_gb=0.5).fit(X, y)
+    assert model.solver_ == "matrix-free"
+    assert model.score(X, y) > 0.99
+    with pytest.raises(ValueError, match="fitted by the 'matrix-free' solver, which cannot be"):
+        model.partial_fit(X, y)
+
+
+def test_unknown_solver():
+    with pytest.raises(ValueError, match="solver must be one of 'auto', 'streaming'"):
+        StreamingRidgeClassifier(solver="dual").fit(*digits())

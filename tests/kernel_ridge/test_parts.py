@@ -41,10 +41,12 @@ def test_units_of_columns_do_not_matter_where_each_is_scaled(name):
     scaling = Scaling.fit(name, x)
     z = scaling(x)
     assert np.square(z).sum(1).mean() == pytest.approx(1)
-    np.testing.assert_allclose(z[:, 2::3], 0)
+    np.testing.assert_allclose(z[:, scaling.sources == 2], 0)
+    np.testing.assert_allclose(scaling(x + 1)[:, scaling.sources == 2] * (name == "ramps"), 0)
     factor = np.array([1e6, 1e6, 1e6]) if name == "common" else np.array([1e6, 1e-3, 10])
     np.testing.assert_allclose(Scaling.fit(name, x * factor + 5)(x * factor + 5), z, atol=1e-8)
-    assert scaling(x, 3.0).shape == (50, 7 if name == "robust" else 4)
+    columns = {"robust": 6, "ramps": 24 + 24 + 1}.get(name, 3)
+    assert scaling(x, 3.0).shape == (50, columns + 1)
     np.testing.assert_allclose(scaling(x, 3.0)[:, -1], 3.0)
 
 
@@ -71,6 +73,28 @@ def test_the_robust_scaling_bends_outliers():
     standard, robust = (Scaling.fit(name, x)(x)[:, 0] for name in ("standard", "robust"))
     assert standard[:-1].std() < 1e-3
     assert robust[:-1].std() > 0.3
+
+
+def test_ramps_count_the_quantiles_between_two_values():
+    x = RNG.exponential(size=(500, 1))
+    scaling = Scaling.fit("ramps", x)
+    z = scaling(np.quantile(x, np.linspace(0, 1, 25))[:, None])
+    z = (z - z[0]) / scaling.second_factor
+    steps = np.minimum.outer(np.arange(25), np.arange(25)) / 24
+    np.testing.assert_allclose(z @ z.T, steps, atol=1e-10)
+    beyond = scaling(np.array([[-1e9], [1e9]]))
+    np.testing.assert_allclose(beyond, scaling(np.array([x.min(), x.max()])[:, None]))
+
+
+def test_ramps_of_a_feature_have_the_same_weight():
+    x = np.column_stack([RNG.normal(size=100), RNG.integers(0, 2, 100), RNG.normal(size=100)])
+    scaling = Scaling.fit("ramps", x)
+    assert np.bincount(scaling.sources).tolist() == [24, 1, 24]
+    g = scaling.weighed(np.arange(49.0))
+    assert [len(np.unique(g[scaling.sources == j])) for j in range(3)] == [1, 1, 1]
+    weighted = Scaling.fit("ramps", x, g / g.max(), 1.0)
+    expected = [np.sqrt(np.square(np.arange(49.0)[scaling.sources == j]).mean()) for j in range(3)]
+    np.testing.assert_allclose(weighted.feature_weights, np.array(expected) / max(expected))
 
 
 def test_column_weights_multiply_the_scaled_columns():

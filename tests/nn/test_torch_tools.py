@@ -9,19 +9,29 @@ from torch.func import functional_call, grad, jacrev, vmap
 from torch.testing import assert_close
 from torch.utils.checkpoint import checkpoint
 
-from tensorswitch import CompressedSwitching, SwitchedConv2d, SwitchedLinear, TensorSwitching
+from tensorswitch import (
+    CompressedSwitching,
+    JointSwitching,
+    SwitchedConv2d,
+    SwitchedLinear,
+    TensorSwitching,
+)
 
 LAYERS = {
     "linear": (lambda **kw: SwitchedLinear(6, 8, 4, gate_bias=True, **kw), (6,)),
     "conv": (lambda **kw: SwitchedConv2d(2, 8, 4, 3, padding=1, **kw), (2, 5, 6)),
     "pooled": (lambda **kw: SwitchedConv2d(2, 8, 4, 3, pool=2, gate_bias=True, **kw), (2, 6, 6)),
     "deep": (lambda **kw: TensorSwitching(6, (5, 3), 4, gate_bias=True, **kw), (6,)),
-    "compressed": (lambda **kw: compressed(), (6,)),
+    "joint": (lambda **kw: moved(JointSwitching(nn.Linear(6, 8), nn.Linear(8, 4))), (6,)),
+    "compressed": (
+        lambda **kw: moved(CompressedSwitching(nn.Linear(6, 8), nn.Linear(8, 4), rank=3)),
+        (6,),
+    ),
 }
 
 
-def compressed():
-    layer = CompressedSwitching(nn.Linear(6, 8), nn.Linear(8, 4), rank=3)
+def moved(layer):
+    """Return a layer whose added term is not zero."""
     nn.init.normal_(layer.weight)
     return layer
 

@@ -72,11 +72,11 @@ def train(
         str | None,
         typer.Option(
             help="kernel-ridge, rr, svm-ts, svm-ss, conv-rr (images) or a network: ss, ts-lrc, "
-            "ts-ibp-lrc, ts-ibp. By default kernel-ridge for tables and ts-lrc for others."
+            "ts-ibp-lrc, ts-ibp, ss+ts. By default kernel-ridge for tables and ts-lrc for others."
         ),
     ] = None,
     kind: Annotated[
-        str | None, typer.Option(help="Kind of network: ss, ts-lrc, ts-ibp-lrc or ts-ibp.")
+        str | None, typer.Option(help="Kind of network: ss, ts-lrc, ts-ibp-lrc, ts-ibp or ss+ts.")
     ] = None,
     target: Target = None,
     ignore: Ignore = None,
@@ -142,7 +142,7 @@ def train(
     _train_network(problem.dataset(), folder, method, say_notes, {**given, **sgd, **rest, **where})
 
 
-NETWORKS = ("ss", "ts-lrc", "ts-ibp-lrc", "ts-ibp")
+NETWORKS = ("ss", "ts-lrc", "ts-ibp-lrc", "ts-ibp", "ss+ts")
 
 
 def _train_method(problem: Problem, folder: Path, method: str, settings: dict[str, Any]) -> None:

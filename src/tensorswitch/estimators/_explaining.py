@@ -152,9 +152,8 @@ class ExplainedKernelRidge(NearestRows):
             shares.append(_euler(model, z).double().numpy())
             outputs.append((model.kernel(z, model.support) @ model.coef + model.intercept).double())
         total, share = torch.cat(outputs).numpy(), np.concatenate(shares)[:, :, :-1]
-        if X.shape[1]:  # a robust column comes with its ranks
-            share = share.reshape(*share.shape[:2], -1, X.shape[1]).sum(2)
-        found: Explanation = self._as_outputs(Explanation(share, total - share.sum(2)))
+        raw = Explanation(share, total - share.sum(2)).grouped(model.scaling.sources, X.shape[1])
+        found: Explanation = self._as_outputs(raw)
         return found
 
     def _nearest(self: Any, X: Any, others: Any, count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -16,14 +17,18 @@ from tensorswitch.estimators._front import Scaling, rows_of
 from tensorswitch.estimators._merging import Mergeable
 from tensorswitch.estimators._ridge_base import Fitted, row_hashes_of
 from tensorswitch.explain import Explanation
-from tensorswitch.ridge import FeatureStatistics, gram_bytes
+from tensorswitch.ridge import FeatureRows, FeatureStatistics, gram_bytes
 from tensorswitch.ridge.dispatch import Solved
 from tensorswitch.ridge.folds import FOLDS
 from tensorswitch.ridge.penalty import penalties
 from tensorswitch.ridge.rows import fold_of_hashes
 from tensorswitch.switches import AllOpen, Switch
 
+log = logging.getLogger("tensorswitch")
+
 CHUNK_BYTES = 1 << 27  # of features made at a time by fit
+SOLVERS = ("auto", "streaming", "matrix-free")
+MOST_SUMMED = 40_000  # features; with more, conjugate gradients are faster
 FOLDED_FEATURES = 2048  # up to which each fold is left out in turn; beyond, only the first
 
 
@@ -58,7 +63,7 @@ class FeatureRidge(Mergeable):
     """Sums of explicit features, in chunks, in place of those of the TS representation."""
 
     gates: Any = 1
-    solver = "streaming"
+    solver: str
     components: Any = None
     random_state: Any = 0
 
@@ -68,6 +73,8 @@ class FeatureRidge(Mergeable):
         weight = None if sample_weight is None else from_numpy(sample_weight)
         hashes = row_hashes_of(X)
         fitted = self._new(X, targets, weight, hashes)
+        if self._chosen_solver(fitted, targets.shape[1]) == "matrix-free":
+            return self._fit_rows(X, targets, weight, hashes, fitted)
         statistics = None
         with progress_bar(type(self).__name__, self.verbose, X.shape[0]) as bar:
             for part in self._chunks(X, fitted):
@@ -80,6 +87,56 @@ class FeatureRidge(Mergeable):
                 bar(len(t), note="sums")
         self._keep(fitted, "streaming", statistics, None)
         return Solved(self.solution_, "streaming", statistics, None)
+
+    def _fit_rows(
+        self, X: Any, targets: np.ndarray, weight: Tensor | None, hashes: Tensor, fitted: Fitted
+    ) -> Solved:
+        """Keep the features of all rows in half precision, and solve by conjugate gradients."""
+        variants, like = self._variant_count(fitted), fitted.front.gate_weights[0]
+        budget = None if self.memory_gb is None else self.memory_gb * 2**30 / 2
+        width = like.shape[1]
+        rows = FeatureRows(variants * X.shape[0], width, targets.shape[1], memory=budget)
+        given = []  # places of the rows themselves, without mirror images
+        with progress_bar(type(self).__name__, self.verbose, X.shape[0]) as bar:
+            for part in self._chunks(X, fitted):
+                t, given_here = self._scaled(targets[part], fitted), len(rows)
+                s = None if weight is None else weight[part]
+                for x in self._variants(X[part], fitted):
+                    rows.append(x.float(), t.float(), s, hashes[part])
+                given.append(torch.arange(given_here, given_here + len(t)))
+                bar(len(t), note="features")
+            solution, left_out = rows.solve(
+                self._alphas(),
+                fit_intercept=fitted.front.intercept,
+                watch=lambda note: bar(note=note),
+                left_out=self._left_out_wanted,
+            )
+        solution = solution._replace(weight=solution.weight.to(like))
+        self._keep(fitted, "matrix-free", None, solution)
+        outputs = None if left_out is None else left_out[torch.cat(given)]
+        return Solved(solution, "matrix-free", None, outputs)
+
+    def _alphas(self) -> Any:
+        return self.alpha
+
+    def _chosen_solver(self, fitted: Fitted, out: int) -> str:
+        if self.solver not in SOLVERS:
+            known = ", ".join(map(repr, SOLVERS))
+            raise ValueError(f"solver must be one of {known}, got {self.solver!r}")
+        if self.solver != "auto" or self.forgetting != 1:
+            return "matrix-free" if self.solver == "matrix-free" else "streaming"
+        like = fitted.front.gate_weights[0]
+        if like.shape[1] <= MOST_SUMMED:
+            try:
+                self._fold_options(like.shape[1], out, like.dtype, False)
+            except MemoryError as error:
+                reason = str(error)
+            else:
+                return "streaming"
+        else:
+            reason = f"there are more than {MOST_SUMMED:,} features"
+        log.info("rows are kept and solved by conjugate gradients: %s", reason)
+        return "matrix-free"
 
     def _partial_fit(
         self, X: Any, targets: np.ndarray, sample_weight: np.ndarray | None, first: bool
@@ -152,7 +209,8 @@ class FeatureRidge(Mergeable):
                 return options
         raise MemoryError(
             f"sums of {features:,} features need {needed / 2**30:.2f} GB, but the budget is "
-            f"{budget / 2**30:.2f} GB; use fewer features, or raise memory_gb"
+            f"{budget / 2**30:.2f} GB; use fewer features, raise memory_gb, or fit all rows at "
+            "once with solver='matrix-free'"
         )
 
     def explain(self, X: Any) -> Explanation:

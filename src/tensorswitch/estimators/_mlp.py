@@ -24,9 +24,9 @@ from tensorswitch.models import mlp
 from tensorswitch.training import Learner, Rows
 
 BATCHES = (32, 128)  # the range of batch_size="auto"
+FEW_ROWS, FEW_BATCH = 300, 200  # with fewer rows, none are held out, and steps are few instead
 CONSTANT = 2.0  # the constant input, in standard deviations of the others
 RATES = (1e-3, 2e-4)  # learning rates of "auto"; the second if the readout starts at zero
-EARLY_ROWS = 100  # from which rows are held out by default
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
 
     def __init__(
         self,
-        hidden_layer_sizes: Sequence[int] | int = (64, 64),
-        kind: str = "ts-lrc",
+        hidden_layer_sizes: Sequence[int] | int = (100,),
+        kind: str = "ss+ts",
         *,
         learn_gates: bool | None = None,
         optimizer: str = "adam",
@@ -221,7 +221,7 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
         if first:
             self._take_scales(X, targets, weight)
             self._start(X.shape[1], outputs, check_random_state(self.random_state))
-        self._set_batch_size(len(X))
+        self._set_batch_size(max(len(X), FEW_ROWS))  # a chunk is not all there is
         self._epoch(self._rows(X, targets, weight))
         return self
 
@@ -234,7 +234,8 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
             if self.batch_size != "auto":
                 raise ValueError(f"batch_size must be 'auto' or an int, got {self.batch_size!r}")
             least, most = BATCHES
-            self._learner.batch_size = min(most, max(least, rows // 16))
+            usual = min(most, max(least, rows // 16))
+            self._learner.batch_size = FEW_BATCH if rows < FEW_ROWS else usual
             return
         check_positive(batch_size=self.batch_size)
         self._learner.batch_size = int(self.batch_size)
@@ -245,7 +246,7 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
                 raise ValueError(
                     f"early_stopping must be True, False or 'auto', got {self.early_stopping!r}"
                 )
-            return rows >= EARLY_ROWS
+            return rows >= FEW_ROWS
         return bool(self.early_stopping)
 
     def _scales_targets(self) -> bool:

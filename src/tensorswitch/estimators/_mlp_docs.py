@@ -6,12 +6,14 @@ from tensorswitch.estimators._documented import with_shared
 
 __all__ = ["documented"]
 
-PARAMETERS = """hidden_layer_sizes : int or sequence of int, default=(64, 64)
-        Number of gates of each hidden layer.
-    kind : {"ts-lrc", "ts-ibp-lrc", "ts-ibp", "ss"}, default="ts-lrc"
-        The network: "ts-lrc" compresses the copies (LRC) and keeps its gates fixed; "ts-ibp-lrc"
-        also trains the gates, by inverted backpropagation; "ts-ibp" trains the gates and does not
-        compress; "ss" is an ordinary ReLU network.
+PARAMETERS = """hidden_layer_sizes : int or sequence of int, default=(100,)
+        Number of units (gates) of each hidden layer.
+    kind : {"ss+ts", "ts-lrc", "ts-ibp-lrc", "ts-ibp", "ss"}, default="ss+ts"
+        The network: "ss" is an ordinary ReLU network; "ss+ts" adds a readout of copies of the
+        input, so that the gates learn as those of the ReLU network do
+        (:class:`tensorswitch.JointSwitching`). The others are those of the paper: "ts-lrc"
+        compresses the copies (LRC) and keeps its gates fixed; "ts-ibp-lrc" also trains the gates,
+        by inverted backpropagation; "ts-ibp" trains the gates and does not compress.
     learn_gates : bool, optional
         Whether to train the gates of compressed layers. By default ``kind`` decides.
     optimizer : {"adam", "adamw", "sgd"}, default="adam"
@@ -23,7 +25,8 @@ PARAMETERS = """hidden_layer_sizes : int or sequence of int, default=(64, 64)
     alpha : float, default=1e-4
         Strength of the L2 penalty.
     batch_size : int or "auto", default="auto"
-        Number of rows per step; by default a sixteenth of them, at least 32 and at most 128.
+        Number of rows per step; by default a sixteenth of them, at least 32 and at most 128, and
+        200 if there are fewer than 300 rows.
     max_iter : int, default=200
         Maximum number of epochs.
     tol : float, default=1e-4
@@ -33,7 +36,7 @@ PARAMETERS = """hidden_layer_sizes : int or sequence of int, default=(64, 64)
         ``early_stopping``, of the validation loss.
     early_stopping : bool or "auto", default="auto"
         Whether to hold out rows for validation and keep the weights of the best epoch; by default
-        if there are at least 100.
+        if there are at least 300.
     validation_fraction : float, default=0.1
         Fraction of the rows that ``early_stopping`` holds out.
     bias : bool, default=True

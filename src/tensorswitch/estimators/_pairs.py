@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from tensorswitch._checks import check_above_zero
 from tensorswitch._progress import track
-from tensorswitch._threads import torch_threads
+from tensorswitch._threads import threads
 from tensorswitch.estimators._labels import check_classes, class_places
 
 
@@ -89,7 +89,7 @@ class Pairs:
             joblib.delayed(job)(i, j, rows)
             for (i, j), rows in zip(self.pairs, self.rows, strict=True)
         )
-        with torch_threads(1 if workers > 1 else torch.get_num_threads()):
+        with threads(1 if workers > 1 else torch.get_num_threads()):
             parallel = joblib.Parallel(
                 n_jobs=workers,
                 prefer="threads",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from tensorswitch._memory import available_memory
 from tensorswitch.estimators import _image_settings as settings
 from tensorswitch.estimators._feature_ridge import FeatureRidge
 from tensorswitch.estimators._front import Scaling
+from tensorswitch.estimators._image_front import ImageFront
 from tensorswitch.estimators._ridge_base import Fitted
 from tensorswitch.estimators.ridge_classifier import TSRidgeClassifier
 from tensorswitch.explain import Explanation
@@ -30,40 +31,12 @@ from tensorswitch.features import (
     pixel_shares,
     reduced,
 )
-from tensorswitch.switches import AllOpen, Switch
 
 __all__ = ["TSConvRidgeClassifier"]
 
 ALPHAS = tuple(f"{m} mean" for m in (1, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001))
 SCALED_IMAGES = 2_000  # from which means and deviations of features are taken
 RARE = 0.01  # features whose deviation is a smaller part of the typical one are not amplified
-
-
-class ImageFront(NamedTuple):
-    """The steps before the readout: images from flat rows, patch features, scaling."""
-
-    bank: PatchBank2d
-    centre: Tensor
-    factor: Tensor
-    image_shape: tuple[int, int, int]  # height, width, channels
-    flips: bool
-    intercept: bool
-    gate_weights: list[Tensor]
-    scaling: Scaling
-    switch: Switch = AllOpen()
-
-    def images(self, X: np.ndarray) -> Tensor:
-        """Return flat rows as images with the channels first."""
-        return as_images(X, self.image_shape).to(self.centre.dtype)
-
-    def features(self, images: Tensor) -> Tensor:
-        """Return the scaled features of images."""
-        with torch.no_grad():
-            z: Tensor = self.bank(images)
-        return z.sub_(self.centre).mul_(self.factor)
-
-    def __call__(self, X: np.ndarray) -> Tensor:
-        return self.features(self.images(X))
 
 
 class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
@@ -108,6 +81,8 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
     alpha : float, str or a sequence of these, default="cv"
         The ridge penalty λ, as in :class:`StreamingRidgeClassifier`. "cv" chooses among multiples
         of the mean from 1 to 0.0001 by their error on a fold that is left out.
+    solver : {"auto", "streaming", "matrix-free"}, default="auto"
+        How the readout is found, as in :class:`StreamingRidgeClassifier`.
     dtype : {"float32", "float64"}, default="float32"
         Type of features and sums. With float64, removing images equals refitting without them to
         1e-9.
@@ -185,6 +160,7 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         pool: str = "mean",
         power: float = 0.5,
         alpha: float | str | Sequence[float | str] = "cv",
+        solver: str = "auto",
         dtype: str = "float32",
         image_shape: tuple[int, ...] | None = None,
         memory_gb: float | None = None,
@@ -204,6 +180,7 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         self.pool = pool
         self.power = power
         self.alpha = alpha
+        self.solver = solver
         self.dtype = dtype
         self.image_shape = image_shape
         self.memory_gb = memory_gb
@@ -336,9 +313,11 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         """The readout with its λ and the errors of those that were tried."""
         check_is_fitted(self, "solver_")
         if self._solution is None:
-            alpha = ALPHAS if isinstance(self.alpha, str) and self.alpha == "cv" else self.alpha
-            self._solution = self._sums().solve(alpha, fit_intercept=True)
+            self._solution = self._sums().solve(self._alphas(), fit_intercept=True)
         return self._solution
+
+    def _alphas(self) -> Any:
+        return ALPHAS if isinstance(self.alpha, str) and self.alpha == "cv" else self.alpha
 
     @staticmethod
     def _targets(places: np.ndarray, classes: int, dtype: Any) -> np.ndarray:

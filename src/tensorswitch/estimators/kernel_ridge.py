@@ -35,10 +35,11 @@ class TSKernelRidgeClassifier(ClassifierMixin, TSKernelRidgeBase):  # type: igno
         Layers of the infinitely wide network; by default 1 and 4 are tried.
     alpha : float or "auto", default="auto"
         The penalty λ, in multiples of the mean diagonal of the centred kernel matrix.
-    scaling : {"auto", "standard", "common", "robust"}, default="auto"
+    scaling : {"auto", "standard", "common", "robust", "ramps"}, default="auto"
         Columns divided by their standard deviations, all by one number (for pixels and principal
         components), or by the distances of their quartiles with the ends bent inwards, joined by
-        their ranks.
+        their ranks; or ramps between quantiles in place of each column, which suit targets that
+        change at thresholds ("auto" tries them with up to 256 columns).
     bias : float or "auto", default="auto"
         The constant column, where rows have a mean squared length of 1; by default 1 and 3 are
         tried.
@@ -229,7 +230,7 @@ class TSKernelRidgeRegressor(MultiOutputMixin, RegressorMixin, TSKernelRidgeBase
         Layers of the infinitely wide network; by default 1 and 4 are tried.
     alpha : float or "auto", default="auto"
         The penalty λ, in multiples of the mean diagonal of the centred kernel matrix.
-    scaling : {"auto", "standard", "common", "robust"}, default="auto"
+    scaling : {"auto", "standard", "common", "robust", "ramps"}, default="auto"
         As in :class:`TSKernelRidgeClassifier`.
     bias : float or "auto", default="auto"
         The constant column; by default 1 and 3 are tried.

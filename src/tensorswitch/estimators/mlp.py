@@ -63,8 +63,8 @@ class TSMLPClassifier(ClassifierMixin, TSMLPBase):  # type: ignore[misc]
 
     def __init__(
         self,
-        hidden_layer_sizes: Sequence[int] | int = (64, 64),
-        kind: str = "ts-lrc",
+        hidden_layer_sizes: Sequence[int] | int = (100,),
+        kind: str = "ss+ts",
         *,
         learn_gates: bool | None = None,
         optimizer: str = "adam",

@@ -61,6 +61,11 @@ class StreamingRidgeClassifier(_StreamingRidge, TSRidgeClassifier):
         Whether to add an intercept that is not penalised.
     selection : {"cv", "gcv"}, default="cv"
         How one of several ``alpha`` is chosen.
+    solver : {"auto", "streaming", "matrix-free"}, default="auto"
+        "streaming" solves the normal equations. "matrix-free" keeps the rows in half precision, in
+        memory or in a temporary file, and uses conjugate gradients: for ``fit`` with so many
+        features that their Gram matrix takes too much memory or time. Such a model cannot be
+        updated. "auto" is "streaming" up to 40,000 features, if there is memory for it.
     forgetting : float, default=1.0
         Factor in (0, 1] by which each ``partial_fit`` multiplies the previous sums.
     memory_gb : float, optional
@@ -108,6 +113,7 @@ class StreamingRidgeClassifier(_StreamingRidge, TSRidgeClassifier):
         standardize: Any = True,
         fit_intercept: bool = True,
         selection: str = "cv",
+        solver: str = "auto",
         forgetting: float = 1.0,
         memory_gb: float | None = None,
         class_weight: Any = None,
@@ -117,6 +123,7 @@ class StreamingRidgeClassifier(_StreamingRidge, TSRidgeClassifier):
         self.standardize = standardize
         self.fit_intercept = fit_intercept
         self.selection = selection
+        self.solver = solver
         self.forgetting = forgetting
         self.memory_gb = memory_gb
         self.class_weight = class_weight
@@ -162,6 +169,8 @@ class StreamingRidgeRegressor(_StreamingRidge, TSRidgeRegressor):
         Whether to add an intercept that is not penalised.
     selection : {"cv", "gcv"}, default="cv"
         How one of several ``alpha`` is chosen.
+    solver : {"auto", "streaming", "matrix-free"}, default="auto"
+        How the readout is found, as in :class:`StreamingRidgeClassifier`.
     forgetting : float, default=1.0
         Factor in (0, 1] by which each ``partial_fit`` multiplies the previous sums.
     memory_gb : float, optional
@@ -199,6 +208,7 @@ class StreamingRidgeRegressor(_StreamingRidge, TSRidgeRegressor):
         standardize: Any = True,
         fit_intercept: bool = True,
         selection: str = "cv",
+        solver: str = "auto",
         forgetting: float = 1.0,
         memory_gb: float | None = None,
         verbose: bool = False,
@@ -207,6 +217,7 @@ class StreamingRidgeRegressor(_StreamingRidge, TSRidgeRegressor):
         self.standardize = standardize
         self.fit_intercept = fit_intercept
         self.selection = selection
+        self.solver = solver
         self.forgetting = forgetting
         self.memory_gb = memory_gb
         self.verbose = verbose

@@ -21,6 +21,7 @@ METHODS = {
     "ts-lrc": "MLP TS LRC",
     "ts-ibp-lrc": "MLP TS IBP-LRC",
     "ts-ibp": "MLP TS IBP",
+    "ss+ts": "MLP SS + TS",
     "cnn-ss": "CNN SS",
     "cnn-ts-lrc": "CNN TS LRC",
     "cnn-ts-ibp-lrc": "CNN TS IBP-LRC",

@@ -208,6 +208,12 @@ COMPARED: dict[str, Method] = {
     "ts-ibp": Method(
         PAPER["ts-ibp"], "a TS network without compression", _network("ts-ibp"), epochs=True
     ),
+    "ss+ts": Method(
+        PAPER["ss+ts"],
+        "a network whose units pass on activations and copies",
+        _network("ss+ts"),
+        epochs=True,
+    ),
     "rr": Method(PAPER["rr"], "ridge regression on the copies of random gates", _ridge),
     "kernel-ridge": Method(
         PAPER["kernel-ridge"],

@@ -82,7 +82,7 @@ def train_network(
         A data set by name, by path, or loaded already.
     folder : path
         For checkpoints, history and ``model.safetensors``.
-    kind : {"ss", "ts-lrc", "ts-ibp-lrc", "ts-ibp"}, default="ts-lrc"
+    kind : {"ss", "ts-lrc", "ts-ibp-lrc", "ts-ibp", "ss+ts"}, default="ts-lrc"
         The kind of network.
     architecture : {"mlp", "cnn"}, default="mlp"
         Its architecture.

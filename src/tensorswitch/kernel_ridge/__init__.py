@@ -9,6 +9,7 @@ scikit-learn is :mod:`tensorswitch.estimators`.
 """
 
 from tensorswitch.kernel_ridge._calibration import Calibration, smoothed_targets, weights_of_rows
+from tensorswitch.kernel_ridge._candidates import Candidate
 from tensorswitch.kernel_ridge._loo import LeaveOneOut, loo_at, loo_path
 from tensorswitch.kernel_ridge._model import KernelModel
 from tensorswitch.kernel_ridge._rows import DistinctRows
@@ -18,7 +19,6 @@ from tensorswitch.kernel_ridge._search import (
     DEPTHS,
     KINDS,
     PENALTIES,
-    Candidate,
     Search,
 )
 from tensorswitch.kernel_ridge._sensitivity import kappa

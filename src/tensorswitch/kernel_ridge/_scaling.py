@@ -1,4 +1,4 @@
-"""Scaling of columns: each by its own factor, all by one, or robustly and with their ranks."""
+"""Scaling of columns: each by its own factor, all by one, robustly with ranks, or as ramps."""
 
 from __future__ import annotations
 
@@ -8,17 +8,22 @@ import numpy as np
 
 __all__ = ["SCALINGS", "Scaling"]
 
-SCALINGS = ("standard", "common", "robust")
+SCALINGS = ("standard", "common", "robust", "ramps")
 BEND = 3.0  # standard deviations at which the robust scaling begins to bend
 KNOTS = 65  # of the piecewise linear map from values to ranks
+RAMPS, MOST_RAMPS = 24, 2_048  # at most of each feature, and of all
+RAMPED_FEATURES = 256  # with more, a feature would have too few
 QUARTILES = 1.349  # from the first to the third of a normal distribution, in standard deviations
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """An affine map of each column and the factor of all of them; robust columns come with ranks.
+    """An affine map of each column and the factor of all of them.
 
-    The mean squared length of the rows it was fitted to is 1. Constant columns become 0.
+    The mean squared length of the rows it was fitted to is 1. Constant columns become 0. Robust
+    columns come with their ranks. With ramps, a feature becomes ``r_k = clip((x − a_k) / (a_{k+1} −
+    a_k), 0, 1)`` with quantiles ``a_k``, so that ``r · r'`` depends on where x and x' lie among all
+    values, and a kernel sees thresholds.
 
     Parameters
     ----------
@@ -28,9 +33,11 @@ class Scaling:
         ``(x − centre) · factor``.
     ranks : tuple of pairs of ndarray
         Values and their ranks between −½ and ½, for each column; empty if not robust.
+    knots : tuple of ndarray
+        The quantiles ``a_k`` of each feature; empty without ramps.
     second_centre, second_factor : ndarray of shape (columns,)
         The same once more, after bending and joining, with column weights and the length of rows.
-        There are twice as many columns as features if robust.
+        There are twice as many columns as features if robust, and several of each with ramps.
     weights : ndarray of shape (columns,) or None
         Column weights, the largest of which is 1.
     power : float
@@ -41,6 +48,7 @@ class Scaling:
     centre: np.ndarray
     factor: np.ndarray
     ranks: tuple[tuple[np.ndarray, np.ndarray], ...]
+    knots: tuple[np.ndarray, ...]
     second_centre: np.ndarray
     second_factor: np.ndarray
     weights: np.ndarray | None
@@ -54,9 +62,10 @@ class Scaling:
 
         Parameters
         ----------
-        name : {"standard", "common", "robust"}
-            Each column divided by its standard deviation; all by one; or each by the distance of
-            its quartiles, with the ends bent towards zero, and joined by its ranks.
+        name : {"standard", "common", "robust", "ramps"}
+            Each column divided by its standard deviation; all by one; each by the distance of its
+            quartiles, with the ends bent towards zero, and joined by its ranks; or ramps in place
+            of each column.
         x : ndarray of shape (rows, features)
             The rows.
         weights : ndarray of shape (columns,), optional
@@ -79,8 +88,9 @@ class Scaling:
             low, centre, high = np.quantile(x, [0.25, 0.5, 0.75], axis=0)
             spread = np.where(high > low, (high - low) / QUARTILES, deviation)
             ranks = tuple(_ranks(column) for column in x.T)
+        knots = tuple(_knots(column, x.shape[1]) for column in x.T) if name == "ramps" else ()
         factor = np.divide(1.0, spread, out=np.zeros_like(spread), where=varies)
-        first = cls(name, centre, factor, ranks, np.zeros(1), np.ones(1), None, 0.0)
+        first = cls(name, centre, factor, ranks, knots, np.zeros(1), np.ones(1), None, 0.0)
         z = first(x)
         second_centre = z.mean(0)
         z -= second_centre
@@ -89,11 +99,13 @@ class Scaling:
             after = z.std(0)
             used = np.tile(varies, 2) & (after > 0)
             second = np.divide(1.0, after, out=np.zeros_like(after), where=used)
+        if name == "ramps":
+            second = varies[first.sources].astype(np.float64)
         if weights is not None:
             second = second * weights
         length = np.sqrt(np.square(z * second).sum(1).mean())
         second = second / (length if length > 0 else 1.0)
-        return cls(name, centre, factor, ranks, second_centre, second, weights, power)
+        return cls(name, centre, factor, ranks, knots, second_centre, second, weights, power)
 
     def __call__(self, x: np.ndarray, bias: float | None = None) -> np.ndarray:
         """Scale rows, and add a constant column if requested.
@@ -109,7 +121,10 @@ class Scaling:
         -------
         ndarray of shape (rows, columns) or (rows, columns + 1)
         """
-        z = (x - self.centre) * self.factor
+        if self.name == "ramps":
+            z = np.column_stack([_ramps(x[:, j], knots) for j, knots in enumerate(self.knots)])
+        else:
+            z = (x - self.centre) * self.factor
         if self.name == "robust":
             z /= np.sqrt(1 + np.square(z / BEND))
             ranks = (np.interp(x[:, j], *knots) for j, knots in enumerate(self.ranks))
@@ -118,14 +133,62 @@ class Scaling:
         return z if bias is None else np.column_stack([z, np.full(len(z), float(bias))])
 
     @property
+    def sources(self) -> np.ndarray:
+        """The feature that each column comes from."""
+        features = np.arange(len(self.centre))
+        if self.name == "ramps":
+            return np.repeat(features, [len(knots) - 1 for knots in self.knots])
+        return np.tile(features, 2) if self.name == "robust" else features
+
+    @property
     def feature_weights(self) -> np.ndarray:
         """Column weights of the features, the largest of which is 1."""
         features = len(self.centre)
         if self.weights is None:
             return np.ones(features)
-        weights = np.sqrt(np.square(self.weights).reshape(-1, features).sum(0))
+        squares: np.ndarray = np.bincount(self.sources, np.square(self.weights), features)
+        if self.name == "ramps":  # those of a feature have the same weight
+            squares = squares / np.bincount(self.sources)
+        weights = np.sqrt(squares)
         result: np.ndarray = weights / weights.max()
         return result
+
+    def weighed(self, sensitivities: np.ndarray) -> np.ndarray:
+        """Return the sensitivities of features, for each of their columns, if there are ramps.
+
+        The ramps of a feature get the same weight, as there are too many to weigh each.
+
+        Parameters
+        ----------
+        sensitivities : ndarray of shape (columns,)
+            Of each column.
+
+        Returns
+        -------
+        ndarray of shape (columns,)
+        """
+        if self.name != "ramps":
+            return sensitivities
+        sources = self.sources
+        mean = np.bincount(sources, np.square(sensitivities)) / np.bincount(sources)
+        result: np.ndarray = np.sqrt(mean)[sources]
+        return result
+
+
+def _knots(column: np.ndarray, features: int) -> np.ndarray:
+    """Return the values of a column, or quantiles if there are many; at least two."""
+    count = max(2, min(RAMPS, MOST_RAMPS // features))
+    values = np.unique(column)
+    if len(values) > count + 1:
+        values = np.unique(np.quantile(column, np.linspace(0, 1, count + 1)))
+    return values if len(values) > 1 else values[0] + np.array([0, max(1.0, abs(values[0]))])
+
+
+def _ramps(column: np.ndarray, knots: np.ndarray) -> np.ndarray:
+    """Return the ramps between knots, with a squared length of at most 1."""
+    low, high = knots[:-1], knots[1:]
+    result: np.ndarray = np.clip((column[:, None] - low) / (high - low), 0, 1) / len(low) ** 0.5
+    return result
 
 
 def _ranks(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tensorswitch._threads import torch_threads
+from tensorswitch._threads import threads
+from tensorswitch.kernel_ridge._candidates import Candidate, Shape, rivals_of
 from tensorswitch.kernel_ridge._large import solve_large
 from tensorswitch.kernel_ridge._loo import (
     TIE,
@@ -25,7 +25,7 @@ from tensorswitch.kernel_ridge._loo import (
 )
 from tensorswitch.kernel_ridge._model import KernelModel
 from tensorswitch.kernel_ridge._rows import DistinctRows
-from tensorswitch.kernel_ridge._scaling import SCALINGS, Scaling
+from tensorswitch.kernel_ridge._scaling import RAMPED_FEATURES, SCALINGS, Scaling
 from tensorswitch.kernel_ridge._sensitivity import column_sensitivities
 from tensorswitch.kernels import equivalent_kernels
 
@@ -36,7 +36,9 @@ PENALTIES = tuple(10.0**e for e in np.arange(-4.5, 1.01, 0.5))
 FIRST_ROWS, SECOND_ROWS, KEPT = 300, 640, 3
 POWERS, WEIGHTED, ROUNDS = (0.5, 1.0), 2, 2
 LEAST_WEIGHT = 1e-3  # of the largest, so that every column can recover
+FINAL_ROWS = 1280
 GRADIENT_ROWS = 2000
+ONE_THREAD_ROWS = 1000  # up to which the last stage takes one thread, too
 SCALING_ROWS = 20_000  # to which scalings are fitted
 STEP = 10**0.25  # between neighbouring λ in the last stage
 WORTH = 0.995  # a smaller λ must bring the error down to this part to be followed further
@@ -45,52 +47,6 @@ LIMITS = (1e-6, 1e3)  # of λ there
 LARGE_LEAST = 1e-3  # the least λ where tiles are float32
 CHOICE_ROWS = 4000  # on which λ is chosen where all rows are too many
 SINGLE_LEAST = 1e-3  # the least λ for which errors are compared in float32
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A kernel on scaled columns, and its error on some rows.
-
-    Parameters
-    ----------
-    scaling : Scaling
-        Of the columns.
-    bias : float
-        The constant column.
-    kind, depth : str and int
-        The kernel.
-    rows : int
-        How many rows it was tried on.
-    penalty : float
-        The best λ, in multiples of the mean diagonal of the centred kernel matrix.
-    error : float
-        Its mean squared leave-one-out error.
-    judged : float
-        The same, raised for column weights that were learned from the same rows.
-    coef : Tensor of shape (rows, outputs) or None
-        The solution.
-    """
-
-    scaling: Scaling
-    bias: float
-    kind: str
-    depth: int
-    rows: int = 0
-    penalty: float = 0.0
-    error: float = np.inf
-    judged: float = np.inf
-    coef: Tensor | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def shape(self) -> tuple[float, str, int]:
-        """Constant, kind and depth."""
-        return self.bias, self.kind, self.depth
-
-    def entry(self) -> dict[str, Any]:
-        """Return its row in a table of candidates."""
-        names = ("kind", "depth", "bias", "penalty", "rows", "error")
-        scaling = {"scaling": self.scaling.name, "weights": self.scaling.power}
-        return {**scaling, **{name: getattr(self, name) for name in names}}
 
 
 def _worth(errors: dict[float, float]) -> bool:
@@ -159,33 +115,49 @@ class Search:
         self.column_weights = column_weights and data.x.shape[1] > 1
         shapes = list(itertools.product(biases[:1], kinds, depths))
         self.sample = data.x[:SCALING_ROWS]
+        if data.x.shape[1] > RAMPED_FEATURES and len(scalings) > 1:
+            scalings = [name for name in scalings if name != "ramps"]
         base = [Scaling.fit(name, self.sample) for name in scalings]
         candidates = [Candidate(s, b, k, d) for s in base for b, k, d in shapes]
-        with torch_threads(1):
+        with threads(1):
             found = self._screen(candidates, biases)
         direct = len(data) <= direct_rows
         self.loo_rows = len(data) if direct else min(CHOICE_ROWS, len(data))
         self.least = LIMITS[0] if direct else LARGE_LEAST
         if len(self.penalties) > 1:
             found = replace(found, penalty=max(found.penalty, self.least))
-        self.chosen, self.loo = self._refine(found, self.loo_rows)
+        with threads(1 if self.loo_rows <= ONE_THREAD_ROWS else torch.get_num_threads()):
+            self.chosen, self.loo = self._refine(found, self.loo_rows)
         self.model = self._direct_model() if direct else self._large_model()
 
     def _screen(self, candidates: list[Candidate], biases: Sequence[float]) -> Candidate:
-        """Try all kernels on a few rows, then the best ones with other constants on more."""
+        """Try all kernels on a few rows, then the best ones with other constants on more.
+
+        Kernels of ramps and of columns are different enough for each to be given a chance on more
+        rows, if the other is not clearly better.
+        """
         first, second = (min(rows, len(self.data)) for rows in (FIRST_ROWS, SECOND_ROWS))
         self.watch(f"{len(candidates)} kernels on {first} rows")
         ranked = self._try(candidates, first)
         others = [replace(c, bias=b) for c in ranked[:KEPT] for b in biases if b != c.bias]
         ranked = sorted([*ranked, *self._try(others, first)], key=lambda c: c.judged)
         if second > first and len(ranked) > 1:
-            ranked = self._try(ranked[:KEPT], second, near=True)
-        return self._weigh(ranked, second) if self.column_weights else ranked[0]
-
-    def _weigh(self, ranked: list[Candidate], rows: int) -> Candidate:
-        """Learn column weights while they help, then try them with other kernels."""
+            kept = ranked[:KEPT]
+            kept += [c for c in rivals_of(ranked) if all(c is not other for other in kept)]
+            ranked = self._try(kept, second, near=True)
         shapes = list(dict.fromkeys(c.shape for c in ranked))[:WEIGHTED]
-        found = ranked[0]
+        rivals = rivals_of(ranked)
+        if self.column_weights:
+            rivals = [self._weigh(c, shapes, second) for c in rivals]
+        rivals = rivals_of(sorted(rivals, key=lambda c: c.judged))
+        more = min(FINAL_ROWS, len(self.data))
+        if len(rivals) > 1 and more > second:
+            rivals = self._try(rivals, more, near=True)
+        found = rivals[0]
+        return self._weigh_again(found) if found.scaling.power and more > second else found
+
+    def _weigh(self, found: Candidate, shapes: Sequence[Shape], rows: int) -> Candidate:
+        """Learn column weights while they help, then try them with other kernels."""
         for _ in range(ROUNDS):
             self.watch(f"column weights on {rows} rows")
             scalings = self._weighted(found, rows, POWERS)
@@ -201,13 +173,14 @@ class Search:
             for shape in shapes
             if shape != found.shape
         ]
-        found = min([found, *self._try(others, rows, near=True)], key=lambda c: c.judged)
-        if len(self.data) > rows:  # once more, from more rows
-            more_rows = min(GRADIENT_ROWS, len(self.data))
-            found = self._solved(found, more_rows)
-            (scaling,) = self._weighted(found, more_rows, (found.scaling.power,))
-            found = replace(found, scaling=scaling, coef=None)
-        return found
+        return min([found, *self._try(others, rows, near=True)], key=lambda c: c.judged)
+
+    def _weigh_again(self, found: Candidate) -> Candidate:
+        """Learn column weights once more, from more rows."""
+        rows = min(GRADIENT_ROWS, len(self.data))
+        found = self._solved(found, rows)
+        (scaling,) = self._weighted(found, rows, (found.scaling.power,))
+        return replace(found, scaling=scaling, coef=None)
 
     def _try(
         self, candidates: Iterable[Candidate], rows: int, near: bool = False
@@ -267,6 +240,7 @@ class Search:
         columns = z.shape[1] - 1
         few, every, coef = (t.float() for t in (z[:SECOND_ROWS], z, c.coef))
         g = column_sensitivities(few, every, coef, c.kind, c.depth, columns).double().numpy()
+        g = c.scaling.weighed(g)
         g = g * (1 if c.scaling.weights is None else c.scaling.weights)
         g = g / max(g.max(), 1e-300) + LEAST_WEIGHT
         return [Scaling.fit(c.scaling.name, self.sample, g**p, p) for p in powers]

@@ -1,4 +1,4 @@
-"""Builders of the networks of the paper, scalar (SS) and tensor switching (TS).
+"""Builders of networks, scalar (SS) and tensor switching (TS).
 
 ``"ss"``
     ReLU layers ``x_l = max(0, W_l x_{l-1})`` with a linear readout.
@@ -9,6 +9,9 @@
     The same, with gates trained by inverted backpropagation (Sec. 4.2).
 ``"ts-ibp"``
     The uncompressed deep network, :class:`~tensorswitch.TensorSwitching` (Eq. 3).
+``"ss+ts"``
+    :class:`~tensorswitch.JointSwitching` layers, whose units have an SS and a TS readout. It is not
+    in the paper: gates learn by backpropagation through the SS part.
 
 References
 ----------
@@ -26,11 +29,11 @@ from torch import nn
 
 from tensorswitch._checks import check_positive
 from tensorswitch._memory import available_memory
-from tensorswitch.nn import SwitchedConv2d, SwitchedLinear, TensorSwitching
+from tensorswitch.nn import JointSwitching, SwitchedConv2d, SwitchedLinear, TensorSwitching
 
 __all__ = ["KINDS", "Network", "build", "cnn", "mlp"]
 
-KINDS = ("ss", "ts-lrc", "ts-ibp-lrc", "ts-ibp")
+KINDS = ("ss", "ts-lrc", "ts-ibp-lrc", "ts-ibp", "ss+ts")
 MOST_LAYERS = 10_000  # more would take minutes to build
 
 
@@ -69,7 +72,7 @@ def mlp(
         Number of inputs.
     out_features : int
         Number of outputs.
-    kind : {"ss", "ts-lrc", "ts-ibp-lrc", "ts-ibp"}, default="ts-lrc"
+    kind : {"ss", "ts-lrc", "ts-ibp-lrc", "ts-ibp", "ss+ts"}, default="ts-lrc"
         Type of the layers; see :mod:`tensorswitch.models`.
     depth : int, default=2
         Number of hidden layers.
@@ -145,7 +148,7 @@ def cnn(
         Height and width of the images.
     out_features : int
         Number of outputs.
-    kind : {"ss", "ts-lrc", "ts-ibp-lrc", "ts-ibp"}, default="ts-lrc"
+    kind : {"ss", "ts-lrc", "ts-ibp-lrc", "ts-ibp", "ss+ts"}, default="ts-lrc"
         Type of the layers; see :mod:`tensorswitch.models`.
     convolutions : int or sequence of int, default=1
         Convolutions per block, one number for all or one for each.
@@ -191,10 +194,9 @@ def cnn(
         )
     if wrong := [b for b in ts_blocks if b not in range(1, len(channels) + 1)]:
         raise ValueError(f"ts_blocks {wrong} are not among the blocks 1 to {len(channels)}")
-    if kind == "ts-ibp" and ts_blocks:
+    if kind in ("ts-ibp", "ss+ts") and ts_blocks:
         raise ValueError(
-            "the uncompressed TS network ('ts-ibp') has no convolutions; "
-            "use kind 'ts-ibp-lrc' for ts_blocks"
+            f"kind {kind!r} has no TS convolutions; use 'ts-lrc' or 'ts-ibp-lrc' for ts_blocks"
         )
     widths, ts = _widths(depth, width), _ts_layers(kind, depth, ts_layers)
     _check_layers("convolutions", sum(repeats))
@@ -276,11 +278,12 @@ def _layers(
         return [TensorSwitching(n_in, widths, out, bias, learn_gates="ibp")]
     layers: list[nn.Module] = []
     for number, n in enumerate(widths, 1):
-        last = number == len(widths)
-        if number in ts:
-            layers.append(
-                SwitchedLinear(n_in, n, out if last else n, bias, learn_gates=_learn(kind))
-            )
+        above = out if number == len(widths) else n
+        if number in ts and kind == "ss+ts":
+            hidden, output = nn.Linear(n_in, n, bias), nn.Linear(n, above, bias)
+            layers.append(JointSwitching(hidden, output))
+        elif number in ts:
+            layers.append(SwitchedLinear(n_in, n, above, bias, learn_gates=_learn(kind)))
         else:
             layers += [_glorot(nn.Linear(n_in, n, bias)), nn.ReLU()]
         n_in = n
@@ -299,8 +302,9 @@ def _count(n_in: int, out: int, kind: str, widths: Sequence[int], ts: set[int]) 
         return math.prod(widths) * n_in * out
     count = 0
     for number, n in enumerate(widths, 1):
-        last = number == len(widths)
-        count += n * n_in * ((out if last else n) if number in ts else 1)
+        above = out if number == len(widths) else n
+        count += n * n_in * (above if number in ts else 1)
+        count += n * (n_in + above) if number in ts and kind == "ss+ts" else 0
         n_in = n
     return count
 

@@ -14,11 +14,13 @@ from tensorswitch.nn._compressed import CompressedSwitching
 from tensorswitch.nn._conv import SwitchedConv2d
 from tensorswitch.nn._convert import convert
 from tensorswitch.nn._deep import TensorSwitching
+from tensorswitch.nn._joint import JointSwitching
 from tensorswitch.nn._linear import SwitchedLinear
 from tensorswitch.nn._onnx import to_onnx
 
 __all__ = [
     "CompressedSwitching",
+    "JointSwitching",
     "SwitchedConv2d",
     "SwitchedLinear",
     "TensorSwitching",

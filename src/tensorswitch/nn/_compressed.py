@@ -7,19 +7,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tensorswitch._checks import check_dtype_device, check_floating, check_positive
+from tensorswitch._checks import check_positive
+from tensorswitch.nn._joint import JointSwitching
 from tensorswitch.nn._relu import check_relu_layers
 from tensorswitch.switched import switched_linear
 
 
-class CompressedSwitching(nn.Module):
+class CompressedSwitching(JointSwitching):
     """Apply ``y = output(relu(hidden(x))) + Q Σ_j h_j C_jᵀ (P x)`` with ``h = H(hidden(x))``.
 
     The TS layer that computes the same as a ReLU layer with n units has n times as many weights.
-    This one keeps the ReLU layer, and adds a TS layer between a projection ``P`` of the input to
-    ``rank`` features and a projection ``Q`` back: ``n · rank²`` weights. ``C`` starts at zero, so
-    that the layer starts as the ReLU layer it was built from. The gradient of ``hidden`` is that
-    of the ReLU layer; it does not pass through the gates of the added term.
+    This one keeps the ReLU layer, as :class:`JointSwitching` does, and adds a TS layer between a
+    projection ``P`` of the input to ``rank`` features and a projection ``Q`` back: ``n · rank²``
+    weights. ``C`` starts at zero, so that the layer starts as the ReLU layer it was built from. The
+    gradient of ``hidden`` is that of the ReLU layer; it does not pass through the gates of the
+    added term.
 
     Parameters
     ----------
@@ -58,7 +60,6 @@ class CompressedSwitching(nn.Module):
     """
 
     def __init__(self, hidden: nn.Linear, output: nn.Linear, rank: int = 4) -> None:
-        super().__init__()
         check_positive(rank=rank)
         check_relu_layers([hidden], output)
         least = min(hidden.in_features, output.out_features)
@@ -67,45 +68,28 @@ class CompressedSwitching(nn.Module):
                 f"rank must be at most {least}, the smaller of in_features "
                 f"{hidden.in_features} and out_features {output.out_features}, got {rank}"
             )
-        self.hidden, self.output, self.rank = hidden, output, rank
-        like: dict[str, Any] = {"device": hidden.weight.device, "dtype": hidden.weight.dtype}
-        self.reduce = nn.Parameter(torch.empty(rank, hidden.in_features, **like))
-        self.weight = nn.Parameter(torch.empty(hidden.out_features, rank, rank, **like))
-        self.spread = nn.Parameter(torch.empty(output.out_features, rank, **like))
-        self.reset_parameters()
+        self.rank = rank
+        super().__init__(hidden, output)
+
+    def _add_weights(self, *shape: int) -> None:
+        gates, inputs, outputs = shape
+        like: dict[str, Any] = {
+            "device": self.hidden.weight.device,
+            "dtype": self.hidden.weight.dtype,
+        }
+        self.reduce = nn.Parameter(torch.empty(self.rank, inputs, **like))
+        self.spread = nn.Parameter(torch.empty(outputs, self.rank, **like))
+        super()._add_weights(gates, self.rank, self.rank)
 
     def reset_parameters(self) -> None:
         """Draw new projections and set ``C`` to zero; the ReLU layer stays as it is."""
         nn.init.orthogonal_(self.reduce)
         nn.init.orthogonal_(self.spread)
-        nn.init.zeros_(self.weight)
+        super().reset_parameters()
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Compute the output of the layer.
-
-        Parameters
-        ----------
-        x : Tensor of shape (..., in_features)
-            Input.
-
-        Returns
-        -------
-        Tensor of shape (..., out_features)
-            Output.
-        """
-        check_floating("input", x)
-        check_dtype_device("input", x, "weight", self.weight)
-        if x.dim() < 1 or x.shape[-1] != self.hidden.in_features:
-            raise ValueError(
-                f"input must end in an axis of {self.hidden.in_features} in_features, "
-                f"got shape {tuple(x.shape)}"
-            )
-        scores = self.hidden(x)
-        gates = scores.detach().flatten(0, -2) > 0 if x.dim() > 1 else scores.detach()[None] > 0
+    def _added(self, x: Tensor, gates: Tensor) -> Tensor:
         copies = nn.functional.linear(x, self.reduce).reshape(-1, self.rank)
-        added = switched_linear(copies, gates, self.weight) @ self.spread.t()
-        y: Tensor = self.output(scores.relu())
-        return y + added.reshape(y.shape)
+        return switched_linear(copies, gates, self.weight) @ self.spread.t()
 
     def extra_repr(self) -> str:
         """Return the settings shown by ``repr``."""

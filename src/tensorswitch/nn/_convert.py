@@ -16,6 +16,7 @@ from tensorswitch.nn._base import Switching
 from tensorswitch.nn._compressed import CompressedSwitching
 from tensorswitch.nn._conv import check_convolution
 from tensorswitch.nn._converted import convolution_below, readout_below
+from tensorswitch.nn._joint import JointSwitching
 from tensorswitch.nn._linear import SwitchedLinear
 
 RELU = (F.relu, torch.relu, F.relu_, torch.relu_, "relu", "relu_")
@@ -41,7 +42,7 @@ class _RefusedError(ValueError):
 
 class _Tracer(fx.Tracer):
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        ours = isinstance(m, Switching | CompressedSwitching)
+        ours = isinstance(m, Switching | JointSwitching)
         return ours or super().is_leaf_module(m, module_qualified_name)
 
 

@@ -35,6 +35,7 @@ from tensorswitch.ridge._solution import Solution, mean_diagonal
 from tensorswitch.ridge.choice import Choice, choose_solver
 from tensorswitch.ridge.dispatch import solve
 from tensorswitch.ridge.dual import solve_dual
+from tensorswitch.ridge.feature_rows import FeatureRows
 from tensorswitch.ridge.feature_statistics import FeatureStatistics, gram_bytes
 from tensorswitch.ridge.matrix_free import solve_matrix_free
 from tensorswitch.ridge.moments import Moments
@@ -48,6 +49,7 @@ from tensorswitch.switches import deep_gates, draw_gates
 
 __all__ = [
     "Choice",
+    "FeatureRows",
     "FeatureStatistics",
     "Moments",
     "RidgeStatistics",

@@ -13,12 +13,11 @@ from tensorswitch._memory import available_memory
 from tensorswitch.ridge._conjugate_gradients import conjugate_gradients, dot
 from tensorswitch.ridge._preconditioner import Preconditioner
 from tensorswitch.ridge._processes import Total
-from tensorswitch.ridge._solution import mean_diagonal
 from tensorswitch.ridge.folds import FOLDS, judged_folds
 from tensorswitch.ridge.gcv import gcv_score, probes
 from tensorswitch.ridge.penalty import Alpha, effective_rows, least_error, log, penalties
-from tensorswitch.ridge.problem import Problem, check_some_rows, column_energies
-from tensorswitch.ridge.readout import ReadoutMap, inner_first, outer_first
+from tensorswitch.ridge.problem import check_some_rows, column_energies
+from tensorswitch.ridge.readout import ReadoutMap, inner_first, outer_first, times_power
 from tensorswitch.ridge.rows import fold_of_hashes
 
 Watch = Callable[[str], None]
@@ -58,17 +57,24 @@ class FreeSystem:
     and W' = 2^(r − p) W.
     """
 
-    def __init__(self, problem: Problem, alpha: Alpha, options: Options, total: Total) -> None:
-        self.options, self.total, self.hashes = options, total, problem.hashes
-        x, targets, sample_weight = problem.x, problem.targets, problem.sample_weight
-        self.gates = problem.gates()
-        weights = x.new_ones(len(x)) if sample_weight is None else sample_weight
+    def __init__(
+        self,
+        z: ReadoutMap,
+        targets: Tensor,
+        hashes: Tensor,
+        alpha: Alpha,
+        options: Options,
+        total: Total,
+    ) -> None:
+        self.options, self.total, self.hashes, self.like = options, total, hashes, z.like
+        sample_weight = z.sample_weight
+        weights = z.like.new_ones(len(targets)) if sample_weight is None else sample_weight
         sums = [
-            mean_diagonal(x, self.gates, sample_weight),
+            z.mean_diagonal(),
             float(column_energies(targets, weights).sum()),
             float(weights.double().sum()),
             float(weights.double().square().sum()),
-            len(x),
+            len(targets),
         ]
         mean, energy, weight_sum, squares, rows = self._sum_of(sums)
         check_some_rows(weight_sum)
@@ -77,11 +83,11 @@ class FreeSystem:
         largest = max(penalties(alpha, mean, options.selection).values)
         self.p = -(_exponent(max(mean, largest)) + self.q) // 2
         self.r = -(_exponent(energy) + self.q) // 2
-        self.x, self.weights = _times_power(x, self.p), _times_power(weights, self.q)
-        self.targets, self.weight_sum = _times_power(targets, self.r), weight_sum * 2.0**self.q
-        self.z = ReadoutMap(self.x, self.gates, None if sample_weight is None else self.weights)
+        self.weights = times_power(weights, self.q)
+        self.targets, self.weight_sum = times_power(targets, self.r), weight_sum * 2.0**self.q
+        self.z = z.scaled(self.p, None if sample_weight is None else self.weights)
         if options.fit_intercept:
-            ones = x.new_ones(len(x), 1)
+            ones = z.like.new_ones(len(targets), 1)
             self.feature_mean = total(self.z.adjoint(ones)).double() / self.weight_sum
             norm = float(self.feature_mean.square().sum()) / self.feature_mean.numel()
             mean = max(0.0, mean - weight_sum * norm * 2.0 ** (-2 * self.p))
@@ -98,14 +104,14 @@ class FreeSystem:
         )
 
     def _sum_of(self, numbers: Sequence[float]) -> list[float]:
-        kept = torch.tensor(numbers, dtype=torch.float64, device=self.gates[0].device)
+        kept = torch.tensor(numbers, dtype=torch.float64, device=self.like.device)
         result: list[float] = self.total(kept).tolist()
         return result
 
     def _scale_goal(self) -> None:
         """Bring the goal to the order of 1; it may be far smaller if λ dominates."""
         rest = -_exponent(float(self.columns().goal.abs().max()))
-        self.targets, self.r = _times_power(self.targets, rest), self.r + rest
+        self.targets, self.r = times_power(self.targets, rest), self.r + rest
 
     def columns(self, keep: Tensor | None = None) -> _Columns:
         """Return ``Zᵀ s (T − t̄)``, for all rows or for each of several sets."""
@@ -120,9 +126,9 @@ class FreeSystem:
             target_mean = sums / n[:, None]
             goal = goal - target_mean.to(goal)
             if keep is None:
-                feature_mean = self.feature_mean.to(self.x)
+                feature_mean = self.feature_mean.to(self.like)
             else:
-                feature_mean = (self.total(self.z.adjoint(keep)).double() / n).to(self.x)
+                feature_mean = (self.total(self.z.adjoint(keep)).double() / n).to(self.like)
         if keep is not None:
             goal = goal * keep[:, :, None]
         return _Columns(
@@ -179,7 +185,7 @@ class FreeSystem:
         Also returns a solution to start from and outputs for the rows of these folds.
         """
         folds = fold_of_hashes(self.hashes, FOLDS)
-        left = torch.nn.functional.one_hot(folds, FOLDS).to(self.x)
+        left = torch.nn.functional.one_hot(folds, FOLDS).to(self.like)
         left = left[:, list(judged_folds(FOLDS, self.rows))]
         counts = self.total(self.weights.double() @ left.double())
         judged = (counts > 0) & (counts < self.weight_sum * (1 - 1e-12))
@@ -226,8 +232,10 @@ class FreeSystem:
         the rows: with the solution u, they are the mean of vᵀ Z u.
         """
         # The adjoint multiplies by s, and the estimate needs √s.
-        root = self.weights.sqrt().clamp_min(torch.finfo(self.x.dtype).tiny)
-        signs = torch.where(self.weights[:, None] > 0, probes(len(root), self.x) / root[:, None], 0)
+        root = self.weights.sqrt().clamp_min(torch.finfo(self.like.dtype).tiny)
+        signs = torch.where(
+            self.weights[:, None] > 0, probes(len(root), self.like) / root[:, None], 0
+        )
         whole = self.columns()
         if self.options.fit_intercept:
             mean = self.total(self.weights.double() @ signs.double()) / self.weight_sum
@@ -250,7 +258,7 @@ class FreeSystem:
 
     def scaled(self, weight: Tensor) -> Tensor:
         """Return a readout of the problem in the units and the layout of this one."""
-        return _times_power(inner_first(weight), self.r - self.p)
+        return times_power(inner_first(weight), self.r - self.p)
 
     def unscaled(self, columns: _Columns, found: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the readout and the intercept in the units of the problem."""
@@ -258,15 +266,9 @@ class FreeSystem:
         if centre is not None:
             assert columns.target_mean is not None
             intercept = (columns.target_mean[0] - centre.double()) * 2.0**-self.r
-        gates = [h.shape[1] for h in self.gates]
-        return outer_first(_times_power(found, self.p - self.r), gates), intercept
+        weight = times_power(found, self.p - self.r)
+        return outer_first(weight, self.z.sizes[1:]), intercept
 
 
 def _exponent(value: float) -> int:
     return math.frexp(value)[1]
-
-
-def _times_power(tensor: Tensor, exponent: int) -> Tensor:
-    """Multiply by ``2^exponent`` in two steps, since the power alone may overflow."""
-    half = exponent // 2
-    return tensor * 2.0**half * 2.0 ** (exponent - half)

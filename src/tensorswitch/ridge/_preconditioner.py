@@ -40,10 +40,14 @@ LEAST_SAMPLED = 50  # with fewer, it is not worth the trouble
 FULL = 0.95  # of these rows: with a larger dimension, far more rows would be needed
 
 
-def sample_size(rows: float, features: int, most_bytes: float, size: int) -> int:
-    """Return how many rows to sample, within a memory budget."""
-    fitting = (max(0.0, most_bytes) / (2.5 * size)) ** 0.5
-    return int(min(MOST_SAMPLED, rows / 4, 4 * features, fitting))
+def sample_size(rows: float, inputs: int, features: int, most_bytes: float, size: int) -> int:
+    """Return how many rows to sample, within a memory budget.
+
+    m rows take ``m · inputs`` numbers, and two and a half matrices of ``m²``.
+    """
+    numbers = max(0.0, most_bytes) / size
+    fitting = ((inputs**2 + 10 * numbers) ** 0.5 - inputs) / 5
+    return int(min(MOST_SAMPLED, rows, 4 * features, fitting))
 
 
 class Preconditioner:
@@ -92,6 +96,8 @@ class Preconditioner:
             sampled = self._sampled(shift)
             if sampled is not None:
                 return sampled
+        if not self.z.independent:
+            return lambda r: r
         if self._kronecker is None:
             self._kronecker = kronecker_inverse(
                 self.z.x, self.z.gates, self.weights, self.weight_sum, self.total
@@ -109,7 +115,7 @@ class Preconditioner:
                 self.most_bytes,
             )
         sample = self._sample
-        if sample.rows < LEAST_SAMPLED:
+        if sample.rows < (LEAST_SAMPLED if self.z.independent else 1):
             return None
         share = sample.dimension(shift, PROBED) / min(PROBED, sample.rows)
         pays = share <= FULL or self.kind == "sampled"
@@ -239,8 +245,10 @@ def _gather(
     counts = torch.zeros(total.size, dtype=torch.float64, device=weights.device)
     counts[total.rank] = len(used)
     rows = total(counts)
-    features = z.x.shape[1] * math.prod(h.shape[1] for h in z.gates)
-    size = sample_size(float(rows.sum()), features, most_bytes, z.x.element_size())
+    sizes = z.sizes[0], math.prod(z.sizes)
+    # Without gates there is no other preconditioner, and more rows are worth their time.
+    most = float(rows.sum()) / (4 if z.independent else 1)
+    size = sample_size(most, *sizes, most_bytes, z.like.element_size())
     shares = (rows * (size / max(1.0, float(rows.sum())))).floor().long()
     start = int(shares[: total.rank].sum())
     mine = slice(start, start + int(shares[total.rank]))
@@ -248,9 +256,9 @@ def _gather(
     order = torch.randperm(len(used), generator=generator, device="cpu")
     chosen = used[order[: int(shares[total.rank])].to(used.device)]
     kept = []
-    for part in (z.x, *z.gates, weights[:, None]):
-        block = z.x.new_zeros(int(shares.sum()), part.shape[1])
-        block[mine] = part[chosen].to(z.x)
+    for part in (*z.rows(chosen), weights[chosen, None]):
+        block = z.like.new_zeros(int(shares.sum()), part.shape[1])
+        block[mine] = part.to(block)
         kept.append(total(block))
     x, *gates, s = kept
     return x, [h > 0 for h in gates], s[:, 0]

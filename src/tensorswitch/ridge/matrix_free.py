@@ -14,6 +14,7 @@ from tensorswitch.ridge._processes import AllRanks, Total
 from tensorswitch.ridge._solution import Solution
 from tensorswitch.ridge.penalty import Alpha
 from tensorswitch.ridge.problem import Problem
+from tensorswitch.ridge.readout import ReadoutMap
 from tensorswitch.switches import Routes, Switch
 
 
@@ -137,18 +138,26 @@ def matrix_free(
     if not options.tol > 0:
         raise ValueError(f"tol must be above 0, got {options.tol}")
     with torch.autocast(problem.x.device.type, enabled=False):
-        system = FreeSystem(problem, alpha, options, total or Total())
-        values, outputs = system.values, None
-        path: tuple[tuple[float, float], ...] = ()
-        best, found = values[0], None if start is None else system.scaled(start)
-        if len(values) > 1 and system.selection == "gcv":
-            best, path, found = system.by_gcv(values, found)
-        elif len(values) > 1 or left_out:
-            judge_tol = OUTPUT_TOL if len(values) == 1 else min(JUDGE_TOL, 10 * options.tol)
-            best, path, guess, outputs = system.by_folds(values, judge_tol)
-            found = guess if found is None else found
-        whole = system.columns()
-        found, iterations, residual = system.run(whole, best, found, options.tol)
-        weight, intercept = system.unscaled(whole, found)
-        solution = Solution(weight, best, iterations, residual, path, intercept)
-        return solution, outputs
+        z = ReadoutMap(problem.x, problem.gates(), problem.sample_weight)
+        system = FreeSystem(z, problem.targets, problem.hashes, alpha, options, total or Total())
+        return solve_system(system, start, left_out)
+
+
+def solve_system(
+    system: FreeSystem, start: Tensor | None = None, left_out: bool = False
+) -> tuple[Solution, Tensor | None]:
+    """Choose λ and solve; see :func:`matrix_free`."""
+    options, values, outputs = system.options, system.values, None
+    path: tuple[tuple[float, float], ...] = ()
+    best, found = values[0], None if start is None else system.scaled(start)
+    if len(values) > 1 and system.selection == "gcv":
+        best, path, found = system.by_gcv(values, found)
+    elif len(values) > 1 or left_out:
+        judge_tol = OUTPUT_TOL if len(values) == 1 else min(JUDGE_TOL, 10 * options.tol)
+        best, path, guess, outputs = system.by_folds(values, judge_tol)
+        found = guess if found is None else found
+    whole = system.columns()
+    found, iterations, residual = system.run(whole, best, found, options.tol)
+    weight, intercept = system.unscaled(whole, found)
+    solution = Solution(weight, best, iterations, residual, path, intercept)
+    return solution, outputs

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from tensorswitch.ridge._solution import mean_diagonal
 from tensorswitch.switched import strategy_by, switched_linear, switched_outer
 from tensorswitch.switches import Routes, Switch, as_switch, combine_gates, deep_gates
 
@@ -76,9 +77,33 @@ class ReadoutMap:
         Weights s of the rows in :meth:`adjoint` and :meth:`normal`.
     """
 
+    independent = True  # whether inputs and gates may be taken as independent, to precondition
+
     def __init__(self, x: Tensor, gates: list[Tensor], sample_weight: Tensor | None) -> None:
         self.x, self.gates, self.sample_weight = x, gates, sample_weight
         self.above = combine_gates(self.gates[1:]) if len(self.gates) > 1 else None
+
+    @property
+    def like(self) -> Tensor:
+        """A tensor of the type and on the device of weights and outputs."""
+        return self.x[:0]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of inputs, and of gates of each layer."""
+        return [self.x.shape[1], *(h.shape[1] for h in self.gates)]
+
+    def mean_diagonal(self) -> float:
+        """Return the mean of the diagonal of ``Zᵀ diag(s) Z``."""
+        return mean_diagonal(self.x, self.gates, self.sample_weight)
+
+    def scaled(self, exponent: int, sample_weight: Tensor | None) -> ReadoutMap:
+        """Return the map for inputs times ``2^exponent`` and other weights of the rows."""
+        return ReadoutMap(times_power(self.x, exponent), self.gates, sample_weight)
+
+    def rows(self, index: Tensor) -> list[Tensor]:
+        """Return the inputs and gates of some rows."""
+        return [part[index] for part in (self.x, *self.gates)]
 
     def forward(self, weight: Tensor) -> Tensor:
         """Return ``Z W``, of shape (rows, out)."""
@@ -130,6 +155,12 @@ class ReadoutMap:
         width = out * (1 if self.above is None else self.above.shape[1])
         step = max(64, min(8192, BLOCK_BYTES // (width * self.x.element_size())))
         return [slice(s, s + step) for s in range(0, max(1, len(self.x)), step)]
+
+
+def times_power(tensor: Tensor, exponent: int) -> Tensor:
+    """Multiply by ``2^exponent`` in two steps, since the power alone may overflow."""
+    half = exponent // 2
+    return tensor * 2.0**half * 2.0 ** (exponent - half)
 
 
 def inner_first(weight: Tensor) -> Tensor:

@@ -1,0 +1,103 @@
+import errno
+import os
+
+import pytest
+import torch
+
+from tensorswitch.ridge import FeatureRows, FeatureStatistics
+from tensorswitch.ridge.rows import fold_of_hashes, row_hashes
+
+ROWS, FEATURES = 400, 150
+ALPHAS = ["1 mean", "0.1 mean", "0.01 mean"]
+
+
+def problem(seed=0, rows=ROWS):
+    generator = torch.Generator().manual_seed(seed)
+    z = torch.randn(rows, 40, generator=generator) @ torch.randn(40, FEATURES, generator=generator)
+    z = (z / 6 + 0.5 + 0.3 * torch.randn(rows, FEATURES, generator=generator)).half().float()
+    t = z[:, :3].sign() + 0.5 * torch.randn(rows, 3, generator=generator)
+    return z, t, torch.rand(rows, generator=generator) + 0.2
+
+
+def filled(z, t, s=None, **options):
+    rows = FeatureRows(len(z), z.shape[1], t.shape[1], **options)
+    for part in torch.arange(len(z)).split(90):
+        rows.append(z[part], t[part], None if s is None else s[part], row_hashes(z[part]))
+    return rows
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("alpha", ["0.1 mean", 3.0, ALPHAS])
+def test_solution_is_that_of_the_sums(weighted, fit_intercept, alpha):
+    z, t, s = problem()
+    s = s if weighted else None
+    found, left_out = filled(z, t, s).solve(alpha, fit_intercept=fit_intercept, tol=1e-6)
+    sums = FeatureStatistics(FEATURES, 3, folds=5)
+    sums.update(z, t, s, fold_of_hashes(row_hashes(z), 5))
+    expected = sums.solve(alpha, fit_intercept=fit_intercept)
+    assert found.alpha == pytest.approx(expected.alpha, rel=1e-4)
+    torch.testing.assert_close(found.weight, expected.weight, rtol=1e-3, atol=1e-4)
+    if fit_intercept:
+        torch.testing.assert_close(found.intercept, expected.intercept, rtol=1e-3, atol=1e-4)
+    errors = [torch.tensor(solution.path) for solution in (found, expected)]
+    torch.testing.assert_close(*errors, rtol=1e-3, atol=1e-4)
+    assert (left_out is None) == (alpha is not ALPHAS)
+
+
+def test_a_file_gives_the_same_as_memory(tmp_path):
+    z, t, _ = problem()
+    kept, on_disk = filled(z, t), filled(z, t, memory=0, folder=tmp_path)
+    assert kept.in_memory
+    assert not on_disk.in_memory
+    assert not list(tmp_path.iterdir())  # nothing is left behind if the process dies
+    for a, b in zip(kept.solve("0.1 mean")[0], on_disk.solve("0.1 mean")[0], strict=True):
+        assert torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
+
+
+def test_rows_of_equal_hashes_are_left_out_together():
+    z, t, _ = problem(rows=100)
+    twice, once = filled(torch.cat([z, z]), torch.cat([t, t])), filled(z, t)
+    path = [dict(rows.solve([200.0, 20.0], fit_intercept=True)[0].path) for rows in (once, twice)]
+    doubled = dict(twice.solve([400.0, 40.0], fit_intercept=True, tol=1e-6)[0].path)
+    assert doubled[40.0] == pytest.approx(path[0][20.0], rel=1e-3)
+    assert path[1][20.0] > path[0][20.0]  # half the penalty for each row
+
+
+def test_outputs_for_rows_left_out_are_those_of_a_readout_that_has_not_seen_them():
+    z, t, _ = problem()
+    solution, outputs = filled(z, t).solve(5.0, fit_intercept=True, left_out=True)
+    assert outputs.isfinite().all()
+    seen = (z @ solution.weight + solution.intercept.float() - t).square().mean()
+    assert (outputs - t).square().mean() > 1.2 * seen
+
+
+def test_more_rows_than_announced_are_refused():
+    z, t, _ = problem()
+    rows = FeatureRows(500, FEATURES, 3).append(z, t)
+    with pytest.raises(ValueError, match="room for 500 rows, but 800"):
+        rows.append(z, t)
+    assert len(rows) == ROWS
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 70_000.0])
+def test_what_half_precision_cannot_hold_is_refused(value):
+    z, t, _ = problem()
+    z[3, 4] = value
+    rows = FeatureRows(ROWS, FEATURES, 3)
+    with pytest.raises(ValueError, match="finite and at most 32,768"):
+        rows.append(z, t)
+    assert not len(rows)
+
+
+def test_a_full_disk_is_named(tmp_path, monkeypatch):
+    with pytest.raises(OSError, match=r"take .* GB in .*free; use fewer features, or set TMPDIR"):
+        FeatureRows(10**9, 10**6, 1, memory=0, folder=tmp_path)
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    with pytest.raises(OSError, match="No space left"):
+        FeatureRows(10, 10, 1, memory=0, folder=tmp_path)
+    assert not list(tmp_path.iterdir())
