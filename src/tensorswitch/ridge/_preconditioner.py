@@ -227,7 +227,9 @@ class _Sample:
         if self.mean is not None:
             mean = self.mean.to(r).flatten()
             image -= mean @ r.flatten(0, -2)
-        v = torch.cholesky_solve(image * self.root, factor) * self.root
+        # A third of the time of torch.cholesky_solve, which copies the factor.
+        half = torch.linalg.solve_triangular(factor, image * self.root, upper=False)
+        v = torch.linalg.solve_triangular(factor.mT, half, upper=True) * self.root
         back = self.z.adjoint(v)
         if self.mean is not None:
             back -= (mean[:, None] * v.sum(0)).view(back.shape)

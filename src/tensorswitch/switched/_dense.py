@@ -9,36 +9,41 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tensorswitch.switched._blocks import accumulator, cut, joined, product_into
+from tensorswitch.switched._blocks import accumulator, cut, product_into
 
 CACHE_BYTES = 1 << 20  # size of the slice of Z that should stay in cache
 DEVICE_BYTES = 1 << 26  # its size on GPUs, where small products do not fill the device
 NARROW_ROWS = 512  # rows per block if the output side is expanded
-ERROR_ROWS = 1024  # rows per block of expanded errors, which take twice the space
+ERROR_ROWS = 256  # rows per block of expanded errors
 LANES = 16  # units are taken in multiples of this, so that rows of a slice stay aligned
 
 
 def dense_forward(x: Tensor, gates: Tensor, weight: Tensor) -> Tensor:
     """Return ``Σ_j h_bj V_jᵀ x_b``, in the accumulator dtype if it was summed in parts."""
-    narrow = weight.shape[2] < weight.shape[1]
-    if not narrow and x.numel() * len(weight) * x.element_size() <= CACHE_BYTES:
+    if weight.shape[2] < weight.shape[1]:
+        return _narrow_forward(x, gates, weight)
+    if x.numel() * len(weight) * x.element_size() <= CACHE_BYTES:
         # At this size the number of calls determines the time.
         return (gates.unsqueeze(2) * x.unsqueeze(1)).flatten(1) @ weight.flatten(0, 1)
-    parts = []
-    for part_x, h in cut(NARROW_ROWS if narrow else len(x), x, gates):
-        y: Tensor | None = None
-        step = _units_in_cache(len(part_x) * min(weight.shape[1:]), x, LANES if narrow else 1)
-        for ht, w in cut(step, h.t(), weight):
-            if narrow:
-                products = (part_x @ _side_by_side(w)).view(len(part_x), len(w), w.shape[2])
-                # Copy, since squeeze returns a view, which could not be modified in place.
-                part = torch.bmm(ht.t().unsqueeze(1), products).squeeze(1).clone()
-            else:
-                part = (ht.t().unsqueeze(2) * part_x.unsqueeze(1)).flatten(1) @ w.flatten(0, 1)
-            y = part.to(accumulator(x)) if y is None else y.add_(part)
-        assert y is not None
-        parts.append(y)
-    return joined(parts)
+    y: Tensor | None = None
+    for ht, w in cut(_units_in_cache(x.numel(), x), gates.t(), weight):
+        part = (ht.t().unsqueeze(2) * x.unsqueeze(1)).flatten(1) @ w.flatten(0, 1)
+        y = part.to(accumulator(x)) if y is None else y.add_(part)
+    assert y is not None
+    return y
+
+
+def _narrow_forward(x: Tensor, gates: Tensor, weight: Tensor) -> Tensor:
+    """Multiply first, by weights side by side, and gate the products."""
+    n_out = weight.shape[2]
+    y = torch.zeros(len(x), n_out, dtype=accumulator(x), device=x.device)
+    step = _units_in_cache(min(len(x), NARROW_ROWS) * n_out // 2, x, LANES)
+    for h, w in cut(step, gates.t(), weight):
+        side_by_side = w.transpose(0, 1).flatten(1)
+        for part_x, ht, part_y in cut(NARROW_ROWS, x, h.t(), y):
+            products = (part_x @ side_by_side).view(len(part_x), len(w), n_out)
+            part_y += torch.bmm(ht.unsqueeze(1), products).squeeze(1)
+    return y
 
 
 def dense_backward(
@@ -103,11 +108,6 @@ def _narrow_backward(
         if grad_weight is not None and total is not None:
             grad_w.copy_(total.view(n_in, n_out, len(w)).permute(2, 0, 1))
     return grad_x
-
-
-def _side_by_side(weight: Tensor) -> Tensor:
-    """Reshape (units, in, out) to (in, units · out)."""
-    return weight.transpose(0, 1).flatten(1)
 
 
 def _units_in_cache(numbers: int, x: Tensor, multiple: int = 1) -> int:
