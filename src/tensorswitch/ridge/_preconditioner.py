@@ -185,6 +185,7 @@ class _Sample:
         self.z = ReadoutMap(x, gates, None)
         self.ratio = weight_sum / max(float(s.double().sum()), 1e-300)
         self.root = (s.double() * self.ratio).sqrt()[:, None].to(x)
+        self._kernel: Tensor | None = None
         self.shift: Tensor | None = None
         if feature_mean is not None and len(x):
             q = self.z.forward(feature_mean.to(x)).double()
@@ -215,11 +216,13 @@ class _Sample:
 
     def factorise(self, shift: float) -> Tensor | None:
         """Return the Cholesky factor of ``BBᵀ + λI``, None if it fails."""
-        matrix = self.kernel(self.rows)
+        if self._kernel is None:
+            self._kernel = self.kernel(self.rows)
+        matrix = self._kernel.clone()
         matrix.diagonal().add_(shift)
-        factor: Tensor
-        factor, info = torch.linalg.cholesky_ex(matrix)
-        return None if int(info) else factor
+        info = torch.empty((), dtype=torch.int32, device=matrix.device)
+        torch.linalg.cholesky_ex(matrix, out=(matrix, info))
+        return None if int(info) else matrix
 
     def apply(self, factor: Tensor, shift: float, r: Tensor) -> Tensor:
         """Return ``(r − Bᵀ (BBᵀ + λI)⁻¹ B r) / λ``."""
