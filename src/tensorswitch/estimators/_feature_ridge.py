@@ -24,7 +24,7 @@ from tensorswitch.ridge.penalty import penalties
 from tensorswitch.ridge.rows import fold_of_hashes
 from tensorswitch.switches import AllOpen, Switch
 
-log = logging.getLogger("tensorswitch")
+log = logging.getLogger("tensorswitch.ridge")
 
 CHUNK_BYTES = 1 << 27  # of features made at a time by fit
 SOLVERS = ("auto", "streaming", "matrix-free")
@@ -108,6 +108,7 @@ class FeatureRidge(Mergeable):
             solution, left_out = rows.solve(
                 self._alphas(),
                 fit_intercept=fitted.front.intercept,
+                selection=self.selection,
                 watch=lambda note: bar(note=note),
                 left_out=self._left_out_wanted,
             )

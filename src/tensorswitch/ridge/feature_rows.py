@@ -47,7 +47,8 @@ class FeatureRows:
     out_features : int
         Number of columns of the targets.
     memory : float, optional
-        Bytes that the rows may take before a file is used. By default half of what is available.
+        Bytes that the rows may take before a file is used, and as many for the preconditioner. By
+        default half and a quarter of what is available.
     folder : str or Path, optional
         Where to put the file. By default the folder for temporary files.
 
@@ -76,7 +77,7 @@ class FeatureRows:
     ) -> None:
         check_positive(rows=rows, features=features, out_features=out_features)
         budget = available_memory() / 2 if memory is None else memory
-        self.in_memory = 2 * rows * features <= budget
+        self._memory, self.in_memory = memory, 2 * rows * features <= budget
         if self.in_memory:
             self._z = torch.empty(rows, features, dtype=torch.float16, device="cpu")
         else:
@@ -148,6 +149,7 @@ class FeatureRows:
         alpha: Alpha = "mean",
         *,
         fit_intercept: bool = False,
+        selection: str = "cv",
         tol: float = 1e-3,
         max_iter: int = 500,
         watch: Callable[[str], None] | None = None,
@@ -158,9 +160,11 @@ class FeatureRows:
         Parameters
         ----------
         alpha : float, str or a sequence of these, default="mean"
-            The penalty λ, or several of which the one of least error on rows left out is taken.
+            The penalty λ, or several of which one is chosen.
         fit_intercept : bool, default=False
             Whether to add an intercept that is not penalised.
+        selection : {"cv", "gcv"}, default="cv"
+            How one of several λ is chosen.
         tol : float, default=1e-3
             Stop when the norm of the residual relative to ``Zᵀ T`` is at most ``tol``.
         max_iter : int, default=500
@@ -180,7 +184,9 @@ class FeatureRows:
         rows = slice(self._filled)
         weight = self._weight[rows]
         z = _HalfRows(self._z[rows], None if bool((weight == 1).all()) else weight)
-        options = Options(tol, max_iter, fit_intercept, "cv", "sampled", watch)
+        options = Options(
+            tol, max_iter, fit_intercept, selection, "sampled", watch, sample_bytes=self._memory
+        )
         hashes = self._hashes[rows]
         system = FreeSystem(z, self._targets[rows], hashes, alpha, options, Total())
         solution, outputs = solve_system(system, left_out=left_out)
