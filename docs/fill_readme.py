@@ -40,9 +40,9 @@ def best_of_this_library(results: Path) -> str:
         for part, data, _, features, _, _, error, *_ in csv.reader(file):
             if part == "accuracy":
                 found[int(features)][data].append(float(error))
-    for features, errors in sorted(found.items()):
+    for count, errors in sorted(found.items()):
         cells = [_cell(errors[data]) for data in names]
-        lines.append(f"| convolution and ridge, {features:,} features | {' | '.join(cells)} |")
+        lines.append(f"| convolution and ridge, {count:,} features | {' | '.join(cells)} |")
     kernel = (results / "kernel_ridge.md").read_text(encoding="utf-8").splitlines()[-1]
     lines.append(f"| kernel ridge, no settings | {float(kernel.split('|')[2]):.2f} |  |  |")
     rows = (results / "ridge.md").read_text(encoding="utf-8").splitlines()

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
@@ -203,3 +204,34 @@ def test_conjugate_gradients_give_the_readout_of_the_sums(digits, flips, tmp_pat
     again = load_estimator(tmp_path / "free.safetensors")
     np.testing.assert_array_equal(again.decision_function(images), free.decision_function(images))
     assert not hasattr(free, "remove")
+
+
+def test_images_without_weight_do_not_count(digits):
+    images, y = digits
+    weight = (np.arange(300) % 3 > 0).astype(float)
+    some = weight > 0
+    weighted = TSConvRidgeClassifier(**SMALL).fit(images[:300], y[:300], weight)
+    expected = TSConvRidgeClassifier(**SMALL).fit(images[:300][some], y[:300][some])
+    np.testing.assert_allclose(
+        weighted.decision_function(images), expected.decision_function(images), atol=1e-4
+    )
+
+
+def test_bytes_and_other_units_are_not_mixed(digits):
+    images, y = digits
+    model = TSConvRidgeClassifier(**SMALL).fit(images[:300], y[:300])
+    fractions = images.astype(np.float32) / 255
+    np.testing.assert_allclose(
+        model.decision_function(fractions), model.decision_function(images), atol=1e-4
+    )
+    with pytest.raises(ValueError, match="values up to 240, but the model was fitted to bytes"):
+        model.predict(images.astype(float))
+    floats = TSConvRidgeClassifier(**SMALL).fit(images[:300].astype(float), y[:300])
+    with pytest.raises(ValueError, match=r"images are bytes .* fitted to values up to 240"):
+        floats.predict(images)
+
+
+def test_sparse_images_are_refused(digits):
+    images, y = digits
+    with pytest.raises(TypeError, match="images cannot be sparse"):
+        TSConvRidgeClassifier(image_shape=(8, 8)).fit(csr_array(images.reshape(-1, 64)), y)

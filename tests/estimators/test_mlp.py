@@ -303,3 +303,15 @@ def test_class_weights_are_sample_weights():
     np.testing.assert_array_equal(by_class.predict_proba(X), by_row.predict_proba(X))
     with pytest.raises(ValueError, match="class_weight='balanced' needs all rows at once"):
         TSMLPClassifier(8, class_weight="balanced").partial_fit(X, y, classes=[0, 1])
+
+
+def test_learn_gates_is_refused_where_it_would_be_ignored(digits):
+    with pytest.raises(ValueError, match="learn_gates is for kinds"):
+        TSMLPClassifier(8, learn_gates=True).fit(*digits[:2])
+
+
+def test_warm_start_needs_the_same_columns():
+    X, y, _ = columns()
+    model = TSMLPRegressor(8, max_iter=2, warm_start=True).fit(X, y)
+    with pytest.raises(ValueError, match="warm_start continues with 3 columns, but X has 2"):
+        model.fit(X[:, :2], y)

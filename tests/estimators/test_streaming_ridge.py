@@ -4,7 +4,12 @@ from sklearn.datasets import load_digits, make_regression
 from sklearn.linear_model import Ridge, RidgeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from tensorswitch.estimators import StreamingRidgeClassifier, StreamingRidgeRegressor
+from tensorswitch.estimators import (
+    StreamingRidgeClassifier,
+    StreamingRidgeRegressor,
+    load_estimator,
+    save_estimator,
+)
 
 
 @parametrize_with_checks([StreamingRidgeClassifier(), StreamingRidgeRegressor()])
@@ -192,3 +197,48 @@ def test_rows_are_kept_if_there_is_no_memory_for_sums():
 def test_unknown_solver():
     with pytest.raises(ValueError, match="solver must be one of 'auto', 'streaming'"):
         StreamingRidgeClassifier(solver="dual").fit(*digits())
+
+
+def test_merged_regressions_are_the_one_of_all_rows_whatever_the_scale_of_their_targets():
+    X, y = make_regression(300, 6, noise=5.0, random_state=0)
+    order = np.argsort(y)
+    X, y = X[order], np.column_stack([y, 3 * y + 100])[order]
+    options = {"alpha": 3.0, "standardize": False}
+    whole = StreamingRidgeRegressor(**options).fit(X, y)
+    low, high = (
+        StreamingRidgeRegressor(**options).fit(X[p], y[p]) for p in (slice(150), slice(150, 300))
+    )
+    before = high.predict(X)
+    np.testing.assert_allclose(low.merge(high).predict(X), whole.predict(X), rtol=1e-8)
+    np.testing.assert_array_equal(high.predict(X), before)
+
+
+def test_conjugate_gradients_choose_by_cross_validation_only():
+    X, y = digits()
+    with pytest.raises(ValueError, match="chooses alpha by cross-validation"):
+        StreamingRidgeClassifier("gcv", solver="matrix-free").fit(X, y)
+    assert StreamingRidgeClassifier("gcv").fit(X[:300], y[:300]).solver_ == "streaming"
+
+
+def test_conjugate_gradients_do_not_mind_an_offset():
+    X, y = make_regression(200, 10, noise=1.0, random_state=0)
+    options = {"alpha": 10.0, "standardize": False}
+    sums, free = (
+        StreamingRidgeRegressor(**options, solver=solver).fit(X + 1e4, y)
+        for solver in ("streaming", "matrix-free")
+    )
+    np.testing.assert_allclose(free.predict(X + 1e4), sums.predict(X + 1e4), atol=1.0)
+
+
+def test_given_features_have_no_gates():
+    model = StreamingRidgeClassifier().fit(*digits())
+    assert not hasattr(model, "open_gates")
+    assert not hasattr(model, "nearest_rows")
+
+
+def test_a_model_from_a_file_says_that_it_has_no_sums(tmp_path):
+    X, y = digits()
+    save_estimator(StreamingRidgeClassifier().fit(X, y), tmp_path / "model.safetensors")
+    loaded = load_estimator(tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match="loaded from a file, which has no sums"):
+        loaded.partial_fit(X, y)

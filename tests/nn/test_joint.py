@@ -48,3 +48,5 @@ def test_layers_that_do_not_fit_are_named(build):
         build(nn.Linear(5, 8), nn.Linear(7, 3))
     with pytest.raises(ValueError, match="5 in_features"):
         build(nn.Linear(5, 8), nn.Linear(8, 4))(torch.randn(2, 6))
+    with pytest.raises(TypeError, match=r"output must be a torch.nn.Linear, got ReLU"):
+        build(nn.Linear(5, 8), nn.ReLU())

@@ -45,14 +45,10 @@ def test_solution_is_that_of_the_sums(weighted, fit_intercept, alpha):
     assert (left_out is None) == (alpha is not ALPHAS)
 
 
-def test_generalised_cross_validation_is_that_of_the_sums():
+def test_generalised_cross_validation_is_refused():
     z, t, _ = problem()
-    options = {"fit_intercept": True, "selection": "gcv"}
-    found, _ = filled(z, t).solve(ALPHAS, tol=1e-5, **options)
-    expected = FeatureStatistics(FEATURES, 3).update(z, t).solve(ALPHAS, **options)
-    assert found.alpha == pytest.approx(expected.alpha, rel=1e-4)
-    errors = [torch.tensor(solution.path)[:, 1] for solution in (found, expected)]
-    torch.testing.assert_close(*errors, rtol=0.1, atol=0)  # degrees of freedom are estimated
+    with pytest.raises(ValueError, match="by cross-validation; use 'cv'"):
+        filled(z, t).solve("gcv")
 
 
 def test_little_memory_for_the_preconditioner_changes_the_iterations_only():

@@ -94,9 +94,11 @@ def compare(
     say(f"Report: {folder / 'report.html'}")
     own = next((r for r in result.ranked if result.model_path(r).exists()), None)
     if own is not None and data != problem.name:
-        options = f" --target {shlex.quote(problem.target_name)}" if problem.target_name else ""
-        command = f"train --data {shlex.quote(data)}{options} --method {own.method} --out run"
-        say(f"Next: tensorswitch {command}; tensorswitch predict run NEW_FILE")
+        same = {"--target": problem.target_name, "--id": id_column, "--task": task}
+        same["--ignore"] = ",".join(ignore or ())
+        options = [word for name, value in same.items() if value for word in (name, value)]
+        command = ["train", "--data", data, *options, "--method", own.method, "--out", "run"]
+        say(f"Next: tensorswitch {shlex.join(command)}; tensorswitch predict run NEW_FILE")
     if result.failed:
         raise typer.Exit(1)
 

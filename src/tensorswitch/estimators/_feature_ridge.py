@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
 from tensorswitch._checks import from_numpy
@@ -30,6 +31,10 @@ CHUNK_BYTES = 1 << 27  # of features made at a time by fit
 SOLVERS = ("auto", "streaming", "matrix-free")
 MOST_SUMMED = 40_000  # features; with more, conjugate gradients are faster
 FOLDED_FEATURES = 2048  # up to which each fold is left out in turn; beyond, only the first
+
+
+def _has_gates(model: Any) -> bool:
+    raise AttributeError(f"{type(model).__name__} has no gates: its features are given")
 
 
 class FeatureFront(NamedTuple):
@@ -97,22 +102,27 @@ class FeatureRidge(Mergeable):
         width = like.shape[1]
         rows = FeatureRows(variants * X.shape[0], width, targets.shape[1], memory=budget)
         given = []  # places of the rows themselves, without mirror images
+        centre: Tensor | None = None  # half precision is finest around zero
         with progress_bar(type(self).__name__, self.verbose, X.shape[0]) as bar:
             for part in self._chunks(X, fitted):
                 t, given_here = self._scaled(targets[part], fitted), len(rows)
                 s = None if weight is None else weight[part]
                 for x in self._variants(X[part], fitted):
-                    rows.append(x.float(), t.float(), s, hashes[part])
+                    if centre is None:
+                        centre = x.mean(0) if fitted.front.intercept else torch.zeros_like(x[0])
+                    rows.append((x - centre).float(), t.float(), s, hashes[part])
                 given.append(torch.arange(given_here, given_here + len(t)))
                 bar(len(t), note="features")
             solution, left_out = rows.solve(
                 self._alphas(),
                 fit_intercept=fitted.front.intercept,
-                selection=self.selection,
                 watch=lambda note: bar(note=note),
                 left_out=self._left_out_wanted,
             )
-        solution = solution._replace(weight=solution.weight.to(like))
+        weight, intercept = solution.weight.to(like), solution.intercept
+        if intercept is not None and centre is not None:
+            intercept = intercept - centre.double() @ weight.double()
+        solution = solution._replace(weight=weight, intercept=intercept)
         self._keep(fitted, "matrix-free", None, solution)
         outputs = None if left_out is None else left_out[torch.cat(given)]
         return Solved(solution, "matrix-free", None, outputs)
@@ -124,7 +134,14 @@ class FeatureRidge(Mergeable):
         if self.solver not in SOLVERS:
             known = ", ".join(map(repr, SOLVERS))
             raise ValueError(f"solver must be one of {known}, got {self.solver!r}")
-        if self.solver != "auto" or self.forgetting != 1:
+        alphas, selection = penalties(self.alpha, 1.0, self.selection)
+        gcv = selection == "gcv" and len(alphas) > 1
+        if self.solver == "matrix-free" and gcv:
+            raise ValueError(
+                "solver='matrix-free' chooses alpha by cross-validation; use alpha='cv', or "
+                "solver='streaming' for generalised cross-validation"
+            )
+        if self.solver != "auto" or self.forgetting != 1 or gcv:
             return "matrix-free" if self.solver == "matrix-free" else "streaming"
         like = fitted.front.gate_weights[0]
         if like.shape[1] <= MOST_SUMMED:
@@ -209,10 +226,20 @@ class FeatureRidge(Mergeable):
             if needed <= budget:
                 return options
         raise MemoryError(
-            f"sums of {features:,} features need {needed / 2**30:.2f} GB, but the budget is "
-            f"{budget / 2**30:.2f} GB; use fewer features, raise memory_gb, or fit all rows at "
+            f"sums of {features:,} features need {needed / 2**30:.2g} GB, but the budget is "
+            f"{budget / 2**30:.2g} GB; use fewer features, raise memory_gb, or fit all rows at "
             "once with solver='matrix-free'"
         )
+
+    @available_if(_has_gates)  # type: ignore[untyped-decorator]
+    def open_gates(self, X: Any) -> np.ndarray:
+        """Return which gates are open; there are none here."""
+        raise NotImplementedError
+
+    @available_if(_has_gates)  # type: ignore[untyped-decorator]
+    def nearest_rows(self, X: Any, others: Any, count: int = 3) -> tuple[np.ndarray, np.ndarray]:
+        """Find the rows with the most similar gates; there are none here."""
+        raise NotImplementedError
 
     def explain(self, X: Any) -> Explanation:
         """Return what each feature contributes: its scaled value times its weight.

@@ -12,6 +12,8 @@ from tensorswitch.estimators._front import Scaling
 from tensorswitch.features import PatchBank2d, as_images
 from tensorswitch.switches import AllOpen, Switch
 
+LARGEST_FRACTION = 1.5  # of pixels between 0 and 1, with some room for interpolation
+
 
 class ImageFront(NamedTuple):
     """The steps before the readout: images from flat rows, patch features, scaling."""
@@ -38,3 +40,17 @@ class ImageFront(NamedTuple):
 
     def __call__(self, X: np.ndarray) -> Tensor:
         return self.features(self.images(X))
+
+
+def check_pixels(unit: float, largest: float, learned_unit: float, learned: float) -> None:
+    """Raise if bytes and numbers that are no fractions of 255 were mixed."""
+    if unit < learned_unit and largest > LARGEST_FRACTION:
+        raise ValueError(
+            f"images have values up to {largest:g}, but the model was fitted to bytes (uint8), "
+            "which are divided by 255; pass bytes, or divide by 255"
+        )
+    if unit > learned_unit and learned > LARGEST_FRACTION:
+        raise ValueError(
+            f"images are bytes (uint8), which are divided by 255, but the model was fitted to "
+            f"values up to {learned:g} of another type; convert them to that type"
+        )

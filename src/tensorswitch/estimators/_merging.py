@@ -12,8 +12,9 @@ from torch import Tensor
 
 from tensorswitch.estimators._held_rows import HeldRows
 from tensorswitch.estimators._labels import check_classes
-from tensorswitch.estimators._ridge_base import TSRidgeBase
+from tensorswitch.estimators._ridge_base import Fitted, TSRidgeBase
 from tensorswitch.estimators._transaction import unchanged_on_error
+from tensorswitch.ridge import RidgeStatistics
 
 
 class Mergeable(TSRidgeBase):
@@ -95,7 +96,11 @@ class Mergeable(TSRidgeBase):
             other._grow(self.classes_)
             self._held = self._held.joined(other._held)
             self._lazy = {}
-        self._sums().merge(other._sums())
+        theirs_summed = other._sums()
+        if not hasattr(self, "classes_"):
+            theirs_summed = theirs_summed.copy()
+            _retarget(theirs_summed, other._fitted, self._fitted)
+        self._sums().merge(theirs_summed)
         self._solution = None
         return self
 
@@ -110,11 +115,28 @@ class Mergeable(TSRidgeBase):
         self : object
             The fitted estimator.
         """
-        self._sums().all_reduce()
-        self._solution = None
+        from torch import distributed
+
         if hasattr(self, "classes_"):
             self._lazy = {}
+        else:  # targets in the units of the first rank
+            mine = self._fitted
+            units = torch.tensor([*mine.shift, mine.scale], dtype=torch.float64, device="cpu")
+            distributed.broadcast(units, 0)
+            first = mine._replace(shift=units[:-1].numpy(), scale=float(units[-1]))
+            _retarget(self._sums(), mine, first)
+            self._fitted = first
+        self._sums().all_reduce()
+        self._solution = None
         return self
+
+
+def _retarget(statistics: RidgeStatistics, old: Fitted, new: Fitted) -> None:
+    """Bring sums of targets ``(t − shift) / scale`` to another shift and scale."""
+    factor, offset = old.scale / new.scale, (old.shift - new.shift) / new.scale
+    if factor != 1 or offset.any():
+        outputs = len(old.shift)
+        statistics.retarget(range(outputs), [factor] * outputs, offset.tolist())
 
 
 def _front_tensors(front: Any) -> list[Tensor]:

@@ -147,7 +147,7 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
         going_on = self.warm_start and hasattr(self, "_learner")
         X, targets, weight = distinct_rows(X, targets, weight)
         if going_on:
-            self._go_on()
+            self._go_on(X.shape[1])
         else:
             self._take_scales(X, targets, weight)
             self._start(X.shape[1], outputs, random)
@@ -255,7 +255,7 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
     def _start(self, n_in: int, outputs: int, random: np.random.RandomState) -> None:
         rate = self._learning_rate()
         check_number(alpha=self.alpha)
-        shape = self._network_shape()
+        shape, self._fitted_columns = self._network_shape(), n_in
         # The weights depend on random_state alone, and torch's global generator is not advanced.
         with torch.random.fork_rng(devices=[]), torch.device("cpu"):
             torch.manual_seed(random.randint(2**31))
@@ -290,7 +290,12 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
                 f"hidden_layer_sizes must be a positive integer or a list of them, got {sizes!r}"
             )
         kind = self.kind
-        if self.learn_gates is not None and kind in ("ts-lrc", "ts-ibp-lrc"):
+        if self.learn_gates is not None:
+            if kind not in ("ts-lrc", "ts-ibp-lrc"):
+                raise ValueError(
+                    "learn_gates is for kinds 'ts-lrc' and 'ts-ibp-lrc'; "
+                    f"leave it None with kind={kind!r}"
+                )
             kind = "ts-ibp-lrc" if self.learn_gates else "ts-lrc"
         return {
             "kind": kind,
@@ -308,9 +313,15 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
         check_above_zero(learning_rate_init=self.learning_rate_init)  # type: ignore[arg-type]
         return float(self.learning_rate_init)
 
-    def _go_on(self) -> None:
+    def _go_on(self, columns: int) -> None:
         """Continue with the present network; only parameters of the optimiser may have changed."""
         before = self._learner_shape
+        known = getattr(self, "_fitted_columns", columns)  # models from files do not know
+        if known != columns:
+            raise ValueError(
+                f"warm_start continues with {known} columns, but X has {columns}; "
+                "set warm_start=False to start again"
+            )
         now = {**self._network_shape(), "optimizer": self.optimizer, "device": self.device}
         changed = [
             f"{name} was {before[name]!r} and is {now[name]!r}"

@@ -183,6 +183,11 @@ class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[mis
             f"the model was fitted by the {self.solver_!r} solver, which cannot be updated; "
             "fit it with solver='streaming'"
         )
+        if self._problem is None and self.solver_ == "streaming":
+            raise ValueError(
+                "the model was loaded from a file, which has no sums of its rows, so it cannot be "
+                "updated; fit it again, and keep the sums with RidgeStatistics.save"
+            )
         if self._problem is None:
             raise ValueError(message)
         try:

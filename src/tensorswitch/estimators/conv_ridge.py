@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 from torch import Tensor, nn
@@ -19,7 +20,7 @@ from tensorswitch._memory import available_memory
 from tensorswitch.estimators import _image_settings as settings
 from tensorswitch.estimators._feature_ridge import FeatureRidge
 from tensorswitch.estimators._front import Scaling
-from tensorswitch.estimators._image_front import ImageFront
+from tensorswitch.estimators._image_front import ImageFront, check_pixels
 from tensorswitch.estimators._ridge_base import Fitted
 from tensorswitch.estimators.ridge_classifier import TSRidgeClassifier
 from tensorswitch.explain import Explanation
@@ -45,7 +46,8 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         W, c = argmin Σ ‖Wᵀ φ + c − t‖² + λ ‖W‖²,        φ = sign(f) |f|^power
         f_wj = mean_{u ∈ w} h_j(u) c_j(u)
 
-    Whitened patches are copied by gates, which are open for a fixed share of them, to the windows
+    Bytes (uint8) are divided by 255, and other types are taken as they are. Whitened patches are
+    copied by gates, which are open for a fixed share of them, to the windows
     of a grid, and averaged there. Everything but the readout is learned without labels from a
     sample of the images, and the readout is solved in closed form, so training is one pass over the
     images. As with :class:`StreamingRidgeClassifier`, only sums are kept: images can be added in
@@ -203,8 +205,8 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         -------
         torch.nn.Sequential
             Patch features, whose parts are fixed, and a linear layer that includes the scaling. It
-            takes images of shape (n, channels, height, width) and returns the outputs of
-            :meth:`decision_function`, always with a column per output.
+            takes images of shape (n, channels, height, width), bytes divided by 255, and returns
+            the outputs of :meth:`decision_function`, always with a column per output.
         """
         front, solution = self._fitted.front, self.solution_
         weight = solution.weight * front.factor[:, None]
@@ -247,7 +249,10 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
     def _new(self, X: Any, targets: np.ndarray, weight: Tensor | None, hashes: Tensor) -> Fitted:
         """Learn patch features and their scaling from a sample of the images."""
         seed = int(check_random_state(self.random_state).randint(2**31))
-        order = np.sort(hashes.argsort(stable=True).numpy()[: settings.LEARNED])
+        order = hashes.argsort(stable=True).numpy()
+        if weight is not None:
+            order = order[weight.numpy()[order] > 0]
+        order = np.sort(order[: settings.LEARNED])
         order = np.random.default_rng(seed).permutation(order)
         images = as_images(X[order], self.image_shape_)
         t = from_numpy(np.ascontiguousarray(targets[order], dtype=np.float32))
@@ -355,6 +360,8 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
 
     def _rows(self, X: Any, expected: tuple[int, int, int] | None) -> np.ndarray:
         """Return images as flat rows of their own type; raise if they differ from those learned."""
+        if sparse.issparse(X):
+            raise TypeError("images cannot be sparse; convert them with .toarray()")
         array = np.asarray(X)
         shape = self.image_shape
         if not len(array):
@@ -371,9 +378,13 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
             )
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise ValueError("images contain NaN or infinity")
+        unit = 255.0 if array.dtype == np.uint8 else 1.0  # what as_images divides by
         if array.dtype.kind == "f" or array.dtype.itemsize > 1:
             array = array.astype(np.float32, copy=False)
+        largest = 1.0 if unit > 1 else float(np.abs(array).max())
         if expected is None:
-            self.image_shape_ = found
+            self.image_shape_, self._pixels = found, (unit, largest)
             self.n_features_in_ = math.prod(found)
+        else:
+            check_pixels(unit, largest, *getattr(self, "_pixels", (unit, largest)))
         return array.reshape(len(array), -1)

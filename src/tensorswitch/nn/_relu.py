@@ -12,6 +12,9 @@ def check_relu_layers(hidden: Sequence[nn.Linear], output: nn.Linear) -> None:
     names = [f"hidden layer {i}" for i in range(1, len(hidden) + 1)]
     if len(hidden) == 1:
         names = ["hidden"]
+    for name, layer in zip([*names, "output"], [*hidden, output], strict=True):
+        if not isinstance(layer, nn.Linear):
+            raise TypeError(f"{name} must be a torch.nn.Linear, got {type(layer).__name__}")
     for name, layer, above in zip(names, hidden, [*hidden[1:], output], strict=True):
         if layer.out_features != above.in_features:
             raise ValueError(

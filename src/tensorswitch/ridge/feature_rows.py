@@ -18,7 +18,7 @@ from tensorswitch.ridge._free_system import FreeSystem, Options
 from tensorswitch.ridge._processes import Total
 from tensorswitch.ridge._solution import Solution
 from tensorswitch.ridge.matrix_free import solve_system
-from tensorswitch.ridge.penalty import Alpha
+from tensorswitch.ridge.penalty import Alpha, penalties
 from tensorswitch.ridge.readout import ReadoutMap
 
 __all__ = ["FeatureRows"]
@@ -149,7 +149,6 @@ class FeatureRows:
         alpha: Alpha = "mean",
         *,
         fit_intercept: bool = False,
-        selection: str = "cv",
         tol: float = 1e-3,
         max_iter: int = 500,
         watch: Callable[[str], None] | None = None,
@@ -160,11 +159,9 @@ class FeatureRows:
         Parameters
         ----------
         alpha : float, str or a sequence of these, default="mean"
-            The penalty λ, or several of which one is chosen.
+            The penalty λ, or several of which the one of least error on rows left out is taken.
         fit_intercept : bool, default=False
             Whether to add an intercept that is not penalised.
-        selection : {"cv", "gcv"}, default="cv"
-            How one of several λ is chosen.
         tol : float, default=1e-3
             Stop when the norm of the residual relative to ``Zᵀ T`` is at most ``tol``.
         max_iter : int, default=500
@@ -180,12 +177,20 @@ class FeatureRows:
             With ``weight`` of shape (features, out_features).
         left_out : Tensor of shape (rows, out_features) or None
             Outputs for rows of readouts that have not seen them, NaN where they are not known.
+
+        Raises
+        ------
+        ValueError
+            If λ is to be chosen by generalised cross-validation: degrees of freedom that are
+            estimated are not good enough where there are as many features as rows.
         """
+        if penalties(alpha, 1.0).selection == "gcv":
+            raise ValueError("conjugate gradients choose alpha by cross-validation; use 'cv'")
         rows = slice(self._filled)
         weight = self._weight[rows]
         z = _HalfRows(self._z[rows], None if bool((weight == 1).all()) else weight)
         options = Options(
-            tol, max_iter, fit_intercept, selection, "sampled", watch, sample_bytes=self._memory
+            tol, max_iter, fit_intercept, "cv", "sampled", watch, sample_bytes=self._memory
         )
         hashes = self._hashes[rows]
         system = FreeSystem(z, self._targets[rows], hashes, alpha, options, Total())
