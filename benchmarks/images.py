@@ -162,21 +162,31 @@ def _mean(rows: list[dict[str, str]]) -> str:
 
 
 def _draw(rows: list[dict[str, str]]) -> None:
-    """Draw error against time, features and rows seen."""
+    """Draw error against time, features and rows seen, as means over seeds."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
-    figure = Figure(figsize=(9, 3), layout="constrained")
-    axes = figure.subplots(1, 3)
-    titles = ("seconds", "features", "rows")
-    for place, title in zip(axes, titles, strict=True):
-        part = "rows" if title == "rows" else "accuracy"
-        for (data,), same in _grouped(rows, part, "data"):
-            points = sorted((float(r[title]), float(r["error"])) for r in same)
-            place.plot(*zip(*points, strict=True), "o-", label=data, markersize=4)
+    figure = Figure(figsize=(10, 3.2), layout="constrained")
+    axes = figure.subplots(1, 3, sharey=True)
+    colours = {data: f"C{number}" for number, data in enumerate(DATA)}
+    for place, title in zip(axes, ("seconds", "features", "rows"), strict=True):
+        part, vary = ("rows", "rows") if title == "rows" else ("accuracy", "features")
+        points: dict[str, list[tuple[float, float]]] = {}
+        for (data, _), same in _grouped(rows, part, "data", vary):
+            mean = [float(np.mean([float(r[name]) for r in same])) for name in (title, "error")]
+            points.setdefault(data, []).append((mean[0], mean[1]))
+        for data, found in points.items():
+            place.plot(*zip(*sorted(found), strict=True), "o-", c=colours[data], label=data, ms=4)
         place.set(xscale="log", yscale="log", xlabel=title)
-        place.grid(alpha=0.3, which="both")
+        for axis in (place.xaxis, place.yaxis):
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter(EngFormatter(sep="") if axis is place.xaxis else "{x:g}")
+            axis.set_minor_formatter(NullFormatter())
+        place.grid(alpha=0.3)
     axes[0].set_ylabel("test error, %")
     axes[0].legend(frameon=False)
+    seen = next(int(row["features"]) for row in rows if row["part"] == "rows")
+    axes[2].set_title(f"{seen:,} features", size=9)
     figure.savefig(RESULTS / "images.png", dpi=150)
 
 

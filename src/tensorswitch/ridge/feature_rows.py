@@ -33,10 +33,10 @@ class FeatureRows:
         (Σ s z zᵀ + λI) W = Σ s z tᵀ
 
     Where :class:`FeatureStatistics` needs ``features² / 2`` numbers, this needs ``rows · features``
-    in half precision, in memory if they fit and else in a temporary file. It is the faster one if
-    there are more features than about a third of the rows, and the only one if the Gram matrix does
-    not fit into memory; but rows cannot be merged or removed. Each iteration reads all rows once.
-    The preconditioner is the Gram matrix of up to 8,192 rows, as in :func:`solve_matrix_free`.
+    in half precision, in memory if they fit and else in a temporary file. It is for more than some
+    30,000 features, whose Gram matrix takes long or does not fit into memory; below, the sums are
+    faster, and their rows can be merged and removed. Each iteration reads all rows once. The
+    preconditioner is the Gram matrix of up to 8,192 rows, as in :func:`solve_matrix_free`.
 
     Parameters
     ----------
