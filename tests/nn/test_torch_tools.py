@@ -84,8 +84,10 @@ def test_inductor_equals_eager(case, learn_gates):
     build, shape = case
     layer = build(learn_gates=learn_gates)
     torch._dynamo.reset()
-    compiled = torch.compile(layer, fullgraph=True, dynamic=True)
-    for rows in (3, 9):
+    # The batch becomes dynamic when it changes. With dynamic=True, height and width would be, too,
+    # whose expressions for pooled windows Inductor fails to simplify (torch 2.13).
+    compiled = torch.compile(layer, fullgraph=True)
+    for rows in (3, 9, 5):
         assert_same(layer, compiled, torch.randn(rows, *shape))
 
 

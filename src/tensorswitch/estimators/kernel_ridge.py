@@ -88,7 +88,7 @@ class TSKernelRidgeClassifier(ClassifierMixin, TSKernelRidgeBase):  # type: igno
     >>> from tensorswitch.estimators import TSKernelRidgeClassifier
     >>> X, y = load_wine(return_X_y=True)
     >>> model = TSKernelRidgeClassifier().fit(X[::2], y[::2])
-    >>> bool(model.score(X[1::2], y[1::2]) > 0.95)
+    >>> bool(model.score(X[1::2], y[1::2]) > 0.9)
     True
     """
 
