@@ -313,5 +313,5 @@ def test_learn_gates_is_refused_where_it_would_be_ignored(digits):
 def test_warm_start_needs_the_same_columns():
     X, y, _ = columns()
     model = TSMLPRegressor(8, max_iter=2, warm_start=True).fit(X, y)
-    with pytest.raises(ValueError, match="warm_start continues with 3 columns, but X has 2"):
+    with pytest.raises(ValueError, match="but columns was 3 and is 2"):
         model.fit(X[:, :2], y)

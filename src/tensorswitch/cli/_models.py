@@ -118,6 +118,8 @@ def train(
     Networks keep the epoch of lowest validation error. Under torchrun, each of the N processes
     handles BATCH_SIZE rows of a batch of N × BATCH_SIZE.
     """
+    from tensorswitch.models import KINDS
+
     problem = load_problem(data, target, ignore, id_column, task)
     is_table = isinstance(problem.rows, Table)
     method = method or kind or ("kernel-ridge" if is_table else "ts-lrc")
@@ -131,7 +133,7 @@ def train(
         "seed": seed,
     }
     say_notes = [f"  {note}" for note in problem.notes]
-    if problem.task == "regression" or method not in NETWORKS:
+    if problem.task == "regression" or method not in KINDS:
         say("\n".join([describe_problem(problem), *say_notes]))
         _train_method(problem, folder, method, shape)
         return
@@ -140,9 +142,6 @@ def train(
     where = {"architecture": architecture, "device": device, "precision": precision}
     given = {k: v for k, v in shape.items() if v is not None}
     _train_network(problem.dataset(), folder, method, say_notes, {**given, **sgd, **rest, **where})
-
-
-NETWORKS = ("ss", "ts-lrc", "ts-ibp-lrc", "ts-ibp", "ss+ts")
 
 
 def _train_method(problem: Problem, folder: Path, method: str, settings: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
@@ -17,9 +18,19 @@ from tensorswitch.switches import combine_gates, deep_gates
 BLOCK = 1 << 26  # numbers of effective weights or kernel values held at a time
 
 
+def has_gates(model: Any) -> bool:
+    """Raise unless a model has gates."""
+    if not model._gated:
+        raise AttributeError(f"{type(model).__name__} has no gates: its features are given")
+    return True
+
+
 class NearestRows:
     """``nearest_rows``, for models that know how similar the gates of rows are."""
 
+    _gated = True
+
+    @available_if(has_gates)  # type: ignore[untyped-decorator]
     def nearest_rows(
         self: Any, X: Any, others: Any, count: int = 3
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -91,6 +102,7 @@ class ExplainedRidge(NearestRows):
         share = torch.cat(parts).numpy() * fitted.scale
         return Explanation(share, constant.numpy() * fitted.scale + fitted.shift)
 
+    @available_if(has_gates)  # type: ignore[untyped-decorator]
     def open_gates(self: Any, X: Any) -> np.ndarray:
         """Return which gates are open, the pattern that decides what linear map is applied.
 

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
 from tensorswitch._checks import from_numpy
@@ -31,10 +30,6 @@ CHUNK_BYTES = 1 << 27  # of features made at a time by fit
 SOLVERS = ("auto", "streaming", "matrix-free")
 MOST_SUMMED = 40_000  # features; with more, conjugate gradients are faster
 FOLDED_FEATURES = 2048  # up to which each fold is left out in turn; beyond, only the first
-
-
-def _has_gates(model: Any) -> bool:
-    raise AttributeError(f"{type(model).__name__} has no gates: its features are given")
 
 
 class FeatureFront(NamedTuple):
@@ -68,6 +63,7 @@ class FeatureRidge(Mergeable):
     """Sums of explicit features, in chunks, in place of those of the TS representation."""
 
     gates: Any = 1
+    _gated = False
     solver: str
     components: Any = None
     random_state: Any = 0
@@ -105,13 +101,13 @@ class FeatureRidge(Mergeable):
         centre: Tensor | None = None  # half precision is finest around zero
         with progress_bar(type(self).__name__, self.verbose, X.shape[0]) as bar:
             for part in self._chunks(X, fitted):
-                t, given_here = self._scaled(targets[part], fitted), len(rows)
+                t = self._scaled(targets[part], fitted)
+                given.append(torch.arange(len(rows), len(rows) + len(t)))
                 s = None if weight is None else weight[part]
                 for x in self._variants(X[part], fitted):
                     if centre is None:
                         centre = x.mean(0) if fitted.front.intercept else torch.zeros_like(x[0])
                     rows.append((x - centre).float(), t.float(), s, hashes[part])
-                given.append(torch.arange(given_here, given_here + len(t)))
                 bar(len(t), note="features")
             solution, left_out = rows.solve(
                 self._alphas(),
@@ -119,10 +115,10 @@ class FeatureRidge(Mergeable):
                 watch=lambda note: bar(note=note),
                 left_out=self._left_out_wanted,
             )
-        weight, intercept = solution.weight.to(like), solution.intercept
+        readout, intercept = solution.weight.to(like), solution.intercept
         if intercept is not None and centre is not None:
-            intercept = intercept - centre.double() @ weight.double()
-        solution = solution._replace(weight=weight, intercept=intercept)
+            intercept = intercept - centre.double() @ readout.double()
+        solution = solution._replace(weight=readout, intercept=intercept)
         self._keep(fitted, "matrix-free", None, solution)
         outputs = None if left_out is None else left_out[torch.cat(given)]
         return Solved(solution, "matrix-free", None, outputs)
@@ -230,16 +226,6 @@ class FeatureRidge(Mergeable):
             f"{budget / 2**30:.2g} GB; use fewer features, raise memory_gb, or fit all rows at "
             "once with solver='matrix-free'"
         )
-
-    @available_if(_has_gates)  # type: ignore[untyped-decorator]
-    def open_gates(self, X: Any) -> np.ndarray:
-        """Return which gates are open; there are none here."""
-        raise NotImplementedError
-
-    @available_if(_has_gates)  # type: ignore[untyped-decorator]
-    def nearest_rows(self, X: Any, others: Any, count: int = 3) -> tuple[np.ndarray, np.ndarray]:
-        """Find the rows with the most similar gates; there are none here."""
-        raise NotImplementedError
 
     def explain(self, X: Any) -> Explanation:
         """Return what each feature contributes: its scaled value times its weight.

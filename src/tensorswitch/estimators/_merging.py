@@ -96,11 +96,7 @@ class Mergeable(TSRidgeBase):
             other._grow(self.classes_)
             self._held = self._held.joined(other._held)
             self._lazy = {}
-        theirs_summed = other._sums()
-        if not hasattr(self, "classes_"):
-            theirs_summed = theirs_summed.copy()
-            _retarget(theirs_summed, other._fitted, self._fitted)
-        self._sums().merge(theirs_summed)
+        self._sums().merge(_in_units(other._sums(), other._fitted, self._fitted))
         self._solution = None
         return self
 
@@ -117,26 +113,25 @@ class Mergeable(TSRidgeBase):
         """
         from torch import distributed
 
+        mine = self._fitted
+        units = torch.tensor([*mine.shift, mine.scale], dtype=torch.float64, device="cpu")
+        distributed.broadcast(units, 0)
+        first = mine._replace(shift=units[:-1].numpy(), scale=float(units[-1]))
+        self._statistics = _in_units(self._sums(), mine, first).all_reduce()
+        self._fitted, self._solution = first, None
         if hasattr(self, "classes_"):
             self._lazy = {}
-        else:  # targets in the units of the first rank
-            mine = self._fitted
-            units = torch.tensor([*mine.shift, mine.scale], dtype=torch.float64, device="cpu")
-            distributed.broadcast(units, 0)
-            first = mine._replace(shift=units[:-1].numpy(), scale=float(units[-1]))
-            _retarget(self._sums(), mine, first)
-            self._fitted = first
-        self._sums().all_reduce()
-        self._solution = None
         return self
 
 
-def _retarget(statistics: RidgeStatistics, old: Fitted, new: Fitted) -> None:
-    """Bring sums of targets ``(t − shift) / scale`` to another shift and scale."""
+def _in_units(statistics: RidgeStatistics, old: Fitted, new: Fitted) -> RidgeStatistics:
+    """Return sums of targets ``(t − shift) / scale`` with another shift and scale."""
     factor, offset = old.scale / new.scale, (old.shift - new.shift) / new.scale
-    if factor != 1 or offset.any():
-        outputs = len(old.shift)
-        statistics.retarget(range(outputs), [factor] * outputs, offset.tolist())
+    if factor == 1 and not offset.any():
+        return statistics
+    result, outputs = statistics.copy(), len(old.shift)
+    result.retarget(range(outputs), [factor] * outputs, offset.tolist())
+    return result
 
 
 def _front_tensors(front: Any) -> list[Tensor]:

@@ -255,7 +255,7 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
     def _start(self, n_in: int, outputs: int, random: np.random.RandomState) -> None:
         rate = self._learning_rate()
         check_number(alpha=self.alpha)
-        shape, self._fitted_columns = self._network_shape(), n_in
+        shape = self._network_shape()
         # The weights depend on random_state alone, and torch's global generator is not advanced.
         with torch.random.fork_rng(devices=[]), torch.device("cpu"):
             torch.manual_seed(random.randint(2**31))
@@ -272,7 +272,7 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
             seed=random.randint(2**31),
             device=self.device,
         )
-        self._learner_shape = {**shape, "optimizer": self.optimizer, "device": self.device}
+        self._learner_shape = self._fixed(n_in)
         self.loss_curve_: list[float] = []
         self.validation_curve_: list[float] = []
         self.n_iter_ = 0
@@ -304,6 +304,11 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
             "bias": bool(self.bias),
         }
 
+    def _fixed(self, columns: int) -> dict[str, Any]:
+        """Return what must not change while training goes on."""
+        rest = {"columns": columns, "optimizer": self.optimizer, "device": self.device}
+        return {**self._network_shape(), **rest}
+
     def _starts_at_zero(self) -> bool:
         return bool(self.standardize) and self._network_shape()["kind"] == "ts-lrc"
 
@@ -315,14 +320,7 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
 
     def _go_on(self, columns: int) -> None:
         """Continue with the present network; only parameters of the optimiser may have changed."""
-        before = self._learner_shape
-        known = getattr(self, "_fitted_columns", columns)  # models from files do not know
-        if known != columns:
-            raise ValueError(
-                f"warm_start continues with {known} columns, but X has {columns}; "
-                "set warm_start=False to start again"
-            )
-        now = {**self._network_shape(), "optimizer": self.optimizer, "device": self.device}
+        before, now = self._learner_shape, self._fixed(columns)
         changed = [
             f"{name} was {before[name]!r} and is {now[name]!r}"
             for name in now

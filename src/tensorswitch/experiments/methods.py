@@ -120,10 +120,13 @@ def _network(kind: str) -> Callable[[Setting], Any]:
 
 
 def _rate(kind: str, setting: Setting) -> float:
-    """Return the learning rate: steps of a TS layer add up over its inputs and open gates."""
+    """Return the learning rate: steps of a TS layer add up over its inputs and open gates.
+
+    Those of an SS + TS layer do not, as it divides its copies.
+    """
     if setting.lr is not None:
         return setting.lr
-    return RATE if kind == "ss" else RATE * min(1.0, WIDE / setting.train.shape[1])
+    return RATE if kind in ("ss", "ss+ts") else RATE * min(1.0, WIDE / setting.train.shape[1])
 
 
 def _ridge(setting: Setting) -> Any:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
 from torch import Tensor, nn
 
 from tensorswitch._checks import check_positive
@@ -59,6 +56,9 @@ class CompressedSwitching(JointSwitching):
     True
     """
 
+    reduce: nn.Parameter
+    spread: nn.Parameter
+
     def __init__(self, hidden: nn.Linear, output: nn.Linear, rank: int = 4) -> None:
         check_positive(rank=rank)
         check_relu_layers([hidden], output)
@@ -71,15 +71,9 @@ class CompressedSwitching(JointSwitching):
         self.rank = rank
         super().__init__(hidden, output)
 
-    def _add_weights(self, *shape: int) -> None:
-        gates, inputs, outputs = shape
-        like: dict[str, Any] = {
-            "device": self.hidden.weight.device,
-            "dtype": self.hidden.weight.dtype,
-        }
-        self.reduce = nn.Parameter(torch.empty(self.rank, inputs, **like))
-        self.spread = nn.Parameter(torch.empty(outputs, self.rank, **like))
-        super()._add_weights(gates, self.rank, self.rank)
+    def _shapes(self, gates: int, inputs: int, outputs: int) -> dict[str, tuple[int, ...]]:
+        rank = self.rank
+        return {"reduce": (rank, inputs), "weight": (gates, rank, rank), "spread": (outputs, rank)}
 
     def reset_parameters(self) -> None:
         """Draw new projections and set ``C`` to zero; the ReLU layer stays as it is."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
 from torch import Tensor, nn
 
 from tensorswitch._checks import check_dtype_device, check_floating
@@ -56,19 +53,19 @@ class JointSwitching(nn.Module):
     True
     """
 
+    weight: nn.Parameter
+
     def __init__(self, hidden: nn.Linear, output: nn.Linear) -> None:
         super().__init__()
         check_relu_layers([hidden], output)
         self.hidden, self.output = hidden, output
-        self._add_weights(hidden.out_features, hidden.in_features, output.out_features)
-
-    def _add_weights(self, *shape: int) -> None:
-        like: dict[str, Any] = {
-            "device": self.hidden.weight.device,
-            "dtype": self.hidden.weight.dtype,
-        }
-        self.weight = nn.Parameter(torch.empty(*shape, **like))
+        shapes = self._shapes(hidden.out_features, hidden.in_features, output.out_features)
+        for name, shape in shapes.items():
+            self.register_parameter(name, nn.Parameter(hidden.weight.new_empty(shape)))
         self.reset_parameters()
+
+    def _shapes(self, gates: int, inputs: int, outputs: int) -> dict[str, tuple[int, ...]]:
+        return {"weight": (gates, inputs, outputs)}
 
     def reset_parameters(self) -> None:
         """Set ``C`` to zero; the ReLU layer stays as it is."""
