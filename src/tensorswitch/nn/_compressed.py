@@ -49,6 +49,7 @@ class CompressedSwitching(JointSwitching):
 
     Examples
     --------
+    >>> import torch
     >>> hidden, output = nn.Linear(5, 8), nn.Linear(8, 3)
     >>> x = torch.randn(2, 5)
     >>> layer = CompressedSwitching(hidden, output, rank=2)

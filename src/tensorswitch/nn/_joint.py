@@ -46,6 +46,7 @@ class JointSwitching(nn.Module):
 
     Examples
     --------
+    >>> import torch
     >>> hidden, output = nn.Linear(5, 8), nn.Linear(8, 3)
     >>> x = torch.randn(2, 5)
     >>> layer = JointSwitching(hidden, output)
