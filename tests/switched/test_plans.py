@@ -8,7 +8,7 @@ def test_a_plan_has_every_open_gate_once():
     gates = torch.rand(70, 11) < 0.4
     for group in range(1, MAX_GROUP + 1):
         seen = torch.zeros_like(gates)
-        for chunk in make_plan(gates, group, 4, 4):
+        for chunk in make_plan(gates, group, 4, 4, 0.4):
             patterns = 2**group - 1
             for segment, rows in enumerate(chunk.index.split(chunk.lengths)):
                 for j in range(group):

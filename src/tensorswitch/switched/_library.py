@@ -101,14 +101,27 @@ def _save_linear(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(x, gates, weight)
 
 
+def linear_gradients(
+    delta: Tensor,
+    x: Tensor,
+    gates: Tensor,
+    weight: Tensor,
+    group: int | None,
+    need_x: bool,
+    need_weight: bool,
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return the gradients of ``F(x, V)``, None for one not needed, by the operators."""
+    if need_x and need_weight:
+        both: tuple[Tensor, Tensor] = gradients_op(delta, x, gates, weight, group)
+        return both
+    grad_x = linear_op(delta, gates, weight.mT, group) if need_x else None
+    grad_weight = outer_op(x, gates, delta, group) if need_weight else None
+    return grad_x, grad_weight
+
+
 def _linear_backward(ctx: Any, delta: Tensor) -> tuple[Any, ...]:
     x, gates, weight = ctx.saved_tensors
-    need_x, need_weight = ctx.needed
-    if need_x and need_weight:
-        grad_x, grad_weight = gradients_op(delta, x, gates, weight, ctx.group)
-        return grad_x, None, grad_weight, None, None
-    grad_x = linear_op(delta, gates, weight.mT, ctx.group) if need_x else None
-    grad_weight = outer_op(x, gates, delta, ctx.group) if need_weight else None
+    grad_x, grad_weight = linear_gradients(delta, x, gates, weight, ctx.group, *ctx.needed)
     return grad_x, None, grad_weight, None, None
 
 

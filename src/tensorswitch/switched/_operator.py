@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tensorswitch._checks import autocast_dtype, check_dtype_device, check_floating, check_shape
 from tensorswitch.switched._calibration import PLAIN
 from tensorswitch.switched._checking import check_map, check_outer
 from tensorswitch.switched._choice import choose
+from tensorswitch.switched._compute import map_rows
 from tensorswitch.switched._cost import MAX_GROUP, TINY
+from tensorswitch.switched._eager import EagerLinear, is_eager
 from tensorswitch.switched._library import linear_op, outer_op
 from tensorswitch.switched._plain import plain, plain_outer
 from tensorswitch.switched._transforms import Linear, Outer, transforms_active
@@ -174,17 +176,17 @@ def _map(x: Tensor, gates: Tensor, weight: Tensor, group: int | None) -> Tensor:
     elif transforms_active():
         transformed: Tensor = Linear.apply(x, gates, weight, group)
         return transformed
-    elif group is None and _eager(x, gates, weight):
-        group = choose(x, gates, weight.shape[2], training, weight, plain_allowed=True)
+    elif is_eager(x, gates, weight):
+        if group is None:
+            group = choose(x, gates, weight.shape[2], training, weight, plain_allowed=True)
         if group == PLAIN:
             return plain(x, gates, weight)
+        if not training:
+            return map_rows(x, gates, weight, group)
+        y: Tensor = EagerLinear.apply(x, gates, weight, group)  # type: ignore[no-untyped-call]
+        return y
     result: Tensor = linear_op(x, gates, weight, group, training)
     return result
-
-
-def _eager(*tensors: Tensor) -> bool:
-    """Return whether the tensors hold numbers on the CPU."""
-    return all(type(t) in (Tensor, nn.Parameter) and t.device.type == "cpu" for t in tensors)
 
 
 def _check_group(group: int | None) -> None:

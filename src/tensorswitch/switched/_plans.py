@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-CHUNK_BYTES = 1 << 22
+CHUNK_BYTES = 1 << 23
 # Segments padded to the same length take one batched product. That is faster than one product per
 # segment unless the padding adds more than this share of the rows plus this many multiply-adds per
 # segment, the overhead of a separate product.
@@ -73,14 +73,19 @@ def flipped_units(opened: Tensor, rows: int) -> tuple[Tensor | None, float, floa
     return flipped, (total - saved) / pairs, int(flipped.sum()) / len(counts)
 
 
-def make_plan(gates: Tensor, group: int, n_in: int, n_out: int) -> Plan:
-    """Return the chunks for gates (rows, units) and matrices of ``n_in`` × ``n_out``."""
+def make_plan(gates: Tensor, group: int, n_in: int, n_out: int, routed: float) -> Plan:
+    """Return the chunks for gates (rows, units) and matrices of ``n_in`` × ``n_out``.
+
+    The fraction ``routed`` of open gates tells how many groups of units fit in a chunk.
+    """
     rows, units = gates.shape
     if not rows or not units:
         return []
     groups = math.ceil(units / group)
-    used = 0.5 if group == 1 else 1.0
-    step = max(1, min(groups, int(CHUNK_BYTES / (4 * rows * (n_in + n_out) * used))))
+    numbers = rows * (1 - (1 - routed) ** group) * (n_in + n_out)
+    if group > 1:
+        numbers += (2**group - 1) * n_in * n_out
+    step = max(1, min(groups, int(CHUNK_BYTES / max(1, 4 * numbers))))
     starts = range(0, groups, step)
     if group == 1:
         chunks = [
