@@ -76,7 +76,7 @@ def main() -> None:
                 "naive": step(naive, size, n, opened, backward),
                 "ours": step(switched_linear, size, n, opened, backward),
             }
-            best = side_by_side(runs, seconds=4)
+            best = side_by_side(runs, seconds=10)
             group = choose_group(size, n, n, n, opened, backward)
             cells.append(f"{best['naive'] / best['ours']:.2f}× (group {group})")
             times.append(f"{1e3 * best['ours']:.2f}")

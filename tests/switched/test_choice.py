@@ -51,7 +51,7 @@ def test_a_class_is_timed_once_it_is_called_often(monkeypatch):
     expected = switched_linear(x, gates, weight, group=2)
     for call in range(1, CALLS + 3):
         y = switched_linear(x, gates, weight)
-        assert len(timed) == (call >= CALLS)
+        assert len(timed) == 2 * (call >= CALLS)  # another choice is confirmed
         assert_close(y, expected, rtol=1e-4, atol=1e-4)
     assert torch.equal(y, expected)
     with strategy_by("rule"):
@@ -59,6 +59,18 @@ def test_a_class_is_timed_once_it_is_called_often(monkeypatch):
     group = _choice.choose(x, gates, 32, True)
     assert group == 2
     assert_close(rule, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_choice_that_is_not_confirmed_is_dropped(monkeypatch):
+    found = iter([2, 3])
+    monkeypatch.setattr(_calibration, "_time_candidates", lambda *a: next(found))
+    x, gates, weight = example()
+    with strategy_by("rule"):
+        rule = _choice.choose(x, gates, 32, True)
+    assert rule not in (2, 3)
+    for _ in range(CALLS + 1):
+        switched_linear(x, gates, weight)
+    assert _choice.choose(x, gates, 32, True) == rule
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -33,7 +33,7 @@ FLIP_ROWS = 16
 
 @dataclass(frozen=True)
 class Chunk:
-    """A run of unit groups whose gathered rows fit in cache.
+    """A run of unit groups whose gathered rows and matrices fit in cache.
 
     ``index`` is the row in each slot, with the number of rows for padding, and ``lengths`` is the
     number of slots of each segment, the same for all if ``even``. ``bag`` lists the used slots row
@@ -82,10 +82,9 @@ def make_plan(gates: Tensor, group: int, n_in: int, n_out: int, routed: float) -
     if not rows or not units:
         return []
     groups = math.ceil(units / group)
-    numbers = rows * (1 - (1 - routed) ** group) * (n_in + n_out)
-    if group > 1:
-        numbers += (2**group - 1) * n_in * n_out
-    step = max(1, min(groups, int(CHUNK_BYTES / max(1, 4 * numbers))))
+    slots = rows * (1 - (1 - routed) ** group)
+    size = 4 * (slots * (n_in + n_out) + (2**group - 1) * n_in * n_out)
+    step = max(1, min(groups, int(CHUNK_BYTES / size)))
     starts = range(0, groups, step)
     if group == 1:
         chunks = [
