@@ -17,7 +17,7 @@ from torch.testing import assert_close
 from tensorswitch._files import read_header, read_tensors, write_tensors
 from tensorswitch.data import load
 from tensorswitch.history import Epoch, History
-from tensorswitch.models import KINDS, mlp
+from tensorswitch.models import KINDS, cnn, mlp
 from tensorswitch.training import (
     BEST,
     CHECKPOINT,
@@ -112,6 +112,28 @@ def test_a_run_in_two_parts_is_the_same_as_in_one(tmp_path, optimizer):
     assert [e.validation_error for e in history.epochs] == [
         e.validation_error for e in expected.epochs
     ]
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_convolutions_in_another_memory_format_learn_the_same(tmp_path, optimizer):
+    def network():
+        torch.manual_seed(0)
+        return cnn(1, 4, 10, channels=(3, 5), width=8)
+
+    rows = digits()[0]
+    rows.x = rows.x.view(-1, 1, 4, 4)
+    options = {"optimizer": optimizer, "lr": 0.05, "batch_size": 32}
+    whole = Learner(network(), **options)
+    train(whole, rows, epochs=3)
+    train(Learner(network(), **options), rows, epochs=1, folder=tmp_path)
+    second = Learner(network(), **options)
+    train(second, rows, epochs=3, folder=tmp_path)
+    assert torch.equal(weights(second), weights(whole))
+    if optimizer == "sgd":
+        plain = network()
+        naive(plain, rows, 3)
+        expected = torch.cat([p.detach().flatten() for p in plain.parameters()])
+        assert_close(weights(whole), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_folder_has_history_and_best_epoch(tmp_path):

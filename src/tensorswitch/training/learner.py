@@ -122,6 +122,9 @@ class Learner:
         self.device, self.precision = check_device(device), precision
         self.batch_size = int(batch_size)
         self.network, self.loss_name = network.to(self.device), loss
+        for layer in self.network.modules():  # convolutions are a quarter faster on CPUs
+            if isinstance(layer, nn.Conv2d):
+                layer.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.ranks = distributed.get_world_size() if distributed.is_initialized() else 1
         self.rank = distributed.get_rank() if self.ranks > 1 else 0
         self.forward: nn.Module = self.network
