@@ -75,7 +75,7 @@ def test_other_encodings_are_said(tmp_path):
     path.write_bytes("größe,art\n1,grün\n2,rot\n".encode("cp1252"))
     table = read_table(path)
     assert list(table.columns) == ["größe", "art"]
-    assert table.notes == ("a.csv is not UTF-8; it was read as Windows-1252",)
+    assert table.notes == ("text of a.csv is not UTF-8; it was read as Windows-1252",)
 
 
 def test_decimal_commas_and_no_header(tmp_path):

@@ -10,6 +10,8 @@ from tensorswitch.data import DataError, Problem, Table, load
 from tensorswitch.experiments import compare
 from tensorswitch.experiments.comparison import check_methods
 from tensorswitch.experiments.explaining import examples, explain_rows
+from tensorswitch.experiments.figures import COLOURS
+from tensorswitch.experiments.methods import COMPARED
 from tensorswitch.experiments.predictor import decisions, load_predictor, predicted_numbers
 from tensorswitch.experiments.report import write_report
 from tensorswitch.experiments.summary import cells, conclusion, legend
@@ -172,3 +174,8 @@ def test_methods_that_do_not_suit_are_refused():
         check_methods(["svm-ts"], small_table())
     with pytest.raises(DataError, match="is numeric, but classes are required"):
         small_table().dataset()
+
+
+def test_every_method_has_a_colour_of_its_own():
+    colours = [COLOURS[name] for name in COMPARED]
+    assert len(set(colours)) == len(colours)

@@ -194,8 +194,12 @@ def _train_network(
 
 def _measures(metrics: dict[str, Any]) -> str:
     """Return the main measures in a line."""
+    from tensorswitch.experiments.metrics import number
+
     if "r2" in metrics:
-        return f"R² {metrics['r2']:.4f}, RMSE {metrics['rmse']:.4g}, MAE {metrics['mae']:.4g}"
+        return (
+            f"R² {metrics['r2']:.4f}, RMSE {number(metrics['rmse'])}, MAE {number(metrics['mae'])}"
+        )
     loss = f", log-loss {metrics['log_loss']:.4f}" if "log_loss" in metrics else ""
     balanced = f"balanced accuracy {100 * metrics['balanced_accuracy']:.2f} %"
     return f"accuracy {100 * metrics['accuracy']:.2f} %, {balanced}{loss}"

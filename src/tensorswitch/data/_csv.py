@@ -41,7 +41,7 @@ def read_csv(
     except UnicodeDecodeError:
         if encoding != "utf-8":
             raise
-        notes = [f"{path.name} is not UTF-8; it was read as Windows-1252"]
+        notes = [f"text of {path.name} is not UTF-8; it was read as Windows-1252"]
         columns = _read(path, FALLBACK, dict(kinds or {}), notes)
     return columns, notes
 
@@ -137,9 +137,9 @@ def _header(path: Path, lines: IO[str], notes: list[str]) -> tuple[list[str], st
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num}: {error}") from None
     if separator != ",":
-        notes.append(f"{path.name} is separated by {SEPARATORS[separator]}")
+        notes.append(f"columns of {path.name} are separated by {SEPARATORS[separator]}")
     if not _is_header(first, separator != ","):
-        notes.append(f"{path.name} has no line of column names; columns are called c1, c2, …")
+        notes.append(f"no line of column names in {path.name}; columns are called c1, c2, …")
         return [f"c{i}" for i in range(1, len(first) + 1)], separator
     names = [name.strip() or f"c{i}" for i, name in enumerate(first, 1)]
     if twice := sorted({name for name in names if names.count(name) > 1}):

@@ -9,6 +9,7 @@ import numpy as np
 
 from tensorswitch.data import Preparation, Problem, Table, TableEncoder
 from tensorswitch.estimators import TSRidgeClassifier
+from tensorswitch.experiments.metrics import number
 from tensorswitch.experiments.predictions import Predictions
 from tensorswitch.experiments.predictor import Predictor
 from tensorswitch.explain import Explanation, explain
@@ -212,7 +213,7 @@ def _example(
         said = predictions.labels[place]
         low, high = predictions.low, predictions.high
         within = low is None or high is None or low[place] <= truth <= high[place]
-        words = f"{said:.4g}", f"{truth:.4g}"
+        words = number(said), number(truth)
         return Example(row, *words, None, bool(within), shares[0], None, neighbours)
     code = int(predictions.places[place])
     names = predictions.class_names
@@ -265,4 +266,4 @@ def _neighbours(
 
 def _name(problem: Problem, row: int) -> str:
     value = problem.target[row]
-    return f"{value:.4g}" if problem.class_names is None else problem.class_names[int(value)]
+    return number(value) if problem.class_names is None else problem.class_names[int(value)]

@@ -24,6 +24,7 @@ BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", 
 SKY, YELLOW = "#56b4e9", "#e69f00"
 COLOURS = {
     "ss": GREY,
+    "ss+ts": "#882255",
     "ts-lrc": BLUE,
     "ts-ibp-lrc": ORANGE,
     "ts-ibp": GREEN,

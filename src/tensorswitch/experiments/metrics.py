@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["BINS", "classification_metrics", "regression_metrics"]
+__all__ = ["BINS", "classification_metrics", "number", "regression_metrics"]
 
 BINS = 10  # of the reliability curve
 LEAST = 1e-12  # smaller probabilities count as this in the log-loss
@@ -101,3 +101,25 @@ def regression_metrics(truth: np.ndarray, predicted: np.ndarray) -> dict[str, An
         "rmse": float(np.sqrt(np.square(residual).mean())),
         "mae": float(np.abs(residual).mean()),
     }
+
+
+def number(value: float) -> str:
+    """Format a number with four significant digits, without an exponent unless it is extreme.
+
+    Parameters
+    ----------
+    value : float
+        The number.
+
+    Returns
+    -------
+    str
+        The number, with commas between thousands.
+
+    Examples
+    --------
+    >>> number(115912.3), number(0.0123456), number(1e12)
+    ('115,900', '0.01235', '1e+12')
+    """
+    short = f"{value:.4g}"
+    return f"{float(short):,.0f}" if 1e4 <= abs(value) < 1e9 else short

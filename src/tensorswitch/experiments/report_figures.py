@@ -11,6 +11,7 @@ from tensorswitch.data.encoder import number_name
 from tensorswitch.experiments.figures import BLUE, COLOURS, GREY, ORANGE, show_filter
 from tensorswitch.experiments.method_records import MethodRecord
 from tensorswitch.experiments.methods import COMPARED
+from tensorswitch.experiments.metrics import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -191,7 +192,8 @@ def row_values(
     if not isinstance(rows, Table) or names is None:
         assert isinstance(rows, np.ndarray)
         return [
-            f"feature {i} = {v:.4g}" for i, v in zip(range(count), rows[row].ravel(), strict=False)
+            f"feature {i} = {number(v)}"
+            for i, v in zip(range(count), rows[row].ravel(), strict=False)
         ]
     words = []
     for name in names:

@@ -7,6 +7,7 @@ import math
 from tensorswitch.experiments.comparison import Comparison
 from tensorswitch.experiments.method_records import MethodRecord
 from tensorswitch.experiments.methods import COMPARED, LEGEND
+from tensorswitch.experiments.metrics import number
 from tensorswitch.history import percent
 
 __all__ = ["cells", "conclusion", "header", "how_measured", "legend", "reason", "seconds"]
@@ -54,7 +55,7 @@ def _row(record: MethodRecord, numbers: bool) -> list[str]:
         return [record.label, state, *["–"] * (2 if numbers else 3), time, ""]
     note = record.results[0].note.split(";")[0]
     if numbers:
-        values = [f"{record.mean('r2'):.3f}", *(f"{record.mean(m):.4g}" for m in ("rmse", "mae"))]
+        values = [f"{record.mean('r2'):.3f}", *(number(record.mean(m)) for m in ("rmse", "mae"))]
         return [record.label, *values, time, note]
     loss = record.mean("log_loss")
     text = "–" if math.isnan(loss) else f"{loss:.3f}"
