@@ -57,6 +57,22 @@ def test_unseen_words_gaps_and_missing_columns():
     assert encoder.differences(Table("n", {**TRAIN.columns, "more": np.ones(4)}))[1] == ["more"]
 
 
+def test_surprises_are_described():
+    encoder = TableEncoder.fit(TRAIN)
+    assert encoder.surprises(TRAIN) == []
+    new = {
+        "size": words("3", "tall", None, "2"),
+        "colour": words("green", "red", "pink", None),
+        "day": words("2020-02-01", "soon", "later", None),
+    }
+    assert encoder.surprises(Table("new", new)) == [
+        "column 'size': 1 row with a value that is not a number and counts as missing: 'tall'",
+        "column 'colour': 2 rows with a word that was not seen in training: 'green', 'pink'",
+        "column 'day': 2 rows with a value that is not a date and counts as missing: "
+        "'soon', 'later'",
+    ]
+
+
 def test_many_words_share_an_input_and_identifiers_are_left_out():
     rng = np.random.default_rng(0)
     many = words(*(f"w{int(i)}" for i in rng.geometric(0.04, 400)))

@@ -70,6 +70,18 @@ def test_parquet_and_arrow(tmp_path, suffix):
     same(found)
 
 
+def test_dates_that_parquet_has_as_text(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    texts = {"day": ["2024-05-31", None, "2024-06-01 12:30"], "word": ["2024-05-31", "no", None]}
+    parquet.write_table(pa.table({**texts, "none": [None, None, None]}), tmp_path / "a.parquet")
+    table = read_table(tmp_path / "a.parquet")
+    assert [table.kinds[name] for name in texts] == ["date", "words"]
+    days = np.array(["2024-05-31", "NaT", "2024-06-01T12:30"], dtype="datetime64[s]")
+    np.testing.assert_array_equal(table.columns["day"], days)
+
+
 def test_other_encodings_are_said(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes("größe,art\n1,grün\n2,rot\n".encode("cp1252"))

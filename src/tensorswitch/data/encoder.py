@@ -190,6 +190,39 @@ class TableEncoder:
         known = {*self.kinds, *self.left_out}
         return missing, [name for name in table.columns if name not in known]
 
+    def surprises(self, table: Table) -> list[str]:
+        """Describe values that training rows did not have, and what they count as.
+
+        Parameters
+        ----------
+        table : Table
+            Rows.
+
+        Returns
+        -------
+        list of str
+            A sentence for each column with words that are new, or values that are not of its kind.
+        """
+        notes = []
+        for column in self.columns:
+            values = table.columns.get(column.name)
+            if values is None or values.dtype.kind != "O":
+                continue
+            if column.kind == "words":
+                known, what = {None, *column.levels}, "a word that was not seen in training"
+                new = [] if column.other else [v for v in values if v not in known]
+            else:
+                what = f"a value that is not a {column.kind} and counts as missing"
+                missing = np.isnan if column.kind == "number" else np.isnat
+                gone = missing(_as_kind(values, column.kind, len(table)))
+                new = [v for v, lost in zip(values, gone, strict=True) if lost and v is not None]
+            if new:
+                distinct = list(dict.fromkeys(new))
+                shown = ", ".join(map(repr, distinct[:3])) + " …" * (len(distinct) > 3)
+                rows = f"{len(new)} rows" if len(new) > 1 else "1 row"
+                notes.append(f"column {column.name!r}: {rows} with {what}: {shown}")
+        return notes
+
     def to_json(self) -> dict[str, Any]:
         """Return the parameters as values of JSON.
 

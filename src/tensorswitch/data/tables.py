@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tensorswitch.data._csv import COMPRESSED, read_csv
+from tensorswitch.data._text import as_dates
 from tensorswitch.data.readers import DataError, reading
 
 __all__ = ["Table", "is_table", "read_table"]
@@ -233,7 +234,10 @@ def _from_arrow(pa: Any, column: Any) -> np.ndarray | None:
     if types.is_boolean(kind) or types.is_string(kind) or types.is_large_string(kind):
         words = np.empty(len(column), dtype=object)
         words[:] = [None if w is None else str(w) for w in column.to_pylist()]
-        return words
+        if not any(words):
+            return words
+        dates = as_dates(["" if w is None else w for w in words])  # many tables have them as text
+        return words if dates is None else dates
     if types.is_null(kind):
         return np.full(len(column), np.nan)
     return None

@@ -151,6 +151,7 @@ def _table_rows(
         notes.append(f"missing columns, which count as missing values: {', '.join(missing)}")
     if new:
         notes.append(f"new columns, which are not used: {', '.join(new)}")
+    notes += encoder.surprises(table)
     truth = _truth(table, target, predictor) if target in table.columns else None
     ids = list(table.columns[asked]) if asked in table.columns else None
     return NewRows(table, truth, ids, asked if ids else "row", f"rows of {path}", notes)
