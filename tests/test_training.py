@@ -124,7 +124,15 @@ def test_convolutions_in_another_memory_format_learn_the_same(tmp_path, optimize
     rows.x = rows.x.view(-1, 1, 4, 4)
     options = {"optimizer": optimizer, "lr": 0.05, "batch_size": 32}
     whole = Learner(network(), **options)
-    train(whole, rows, epochs=3)
+    formats = []
+    weight = next(p for p in whole.network.parameters() if p.shape == (5, 3, 3, 3))
+    memory = weight.data_ptr()
+    for _ in range(3):
+        whole.epoch(rows, watch=lambda: formats.append(weight.is_contiguous()))
+        assert weight.is_contiguous()
+        assert weight.data_ptr() == memory
+        assert all(t.is_contiguous() for t in whole.optimizer.state[weight].values())
+    assert not any(formats)
     train(Learner(network(), **options), rows, epochs=1, folder=tmp_path)
     second = Learner(network(), **options)
     train(second, rows, epochs=3, folder=tmp_path)
@@ -134,6 +142,22 @@ def test_convolutions_in_another_memory_format_learn_the_same(tmp_path, optimize
         naive(plain, rows, 3)
         expected = torch.cat([p.detach().flatten() for p in plain.parameters()])
         assert_close(weights(whole), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_networks_of_users_keep_their_memory_format():
+    class Views(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convolution = torch.nn.Conv2d(1, 4, 3, padding=1)
+            self.readout = torch.nn.Linear(64, 10)
+
+        def forward(self, x):
+            return self.readout(self.convolution(x).view(len(x), -1))
+
+    rows = digits()[0]
+    rows.x = rows.x.view(-1, 1, 4, 4)
+    loss, _ = Learner(Views(), batch_size=32).epoch(rows)
+    assert math.isfinite(loss)
 
 
 def test_the_folder_has_history_and_best_epoch(tmp_path):

@@ -1,11 +1,18 @@
 """Plain tensors bypass the registered operators; whatever has to see them still does."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
 
 from tensorswitch import switched_linear
+from tensorswitch.switched import _calibration
+from tensorswitch.switched._calibration import CALLS, PLAIN
 
 GROUPS = [0, 1, 3]
 
@@ -74,3 +81,64 @@ def test_autocast_around_the_backward_pass_only():
     assert grad_x.dtype == grad_weight.dtype == torch.float32
     expected = torch.autograd.grad(y, (x, weight), y.detach())
     assert_close((grad_x, grad_weight), expected, atol=0.05, rtol=0.01)
+
+
+def test_subclasses_and_function_modes_see_the_operator():
+    class Named(torch.Tensor):
+        pass
+
+    class Seen(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            names.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    names = []
+    x, gates, weight = example()
+    assert type(switched_linear(x.detach().as_subclass(Named), gates, weight, group=1)) is Named
+    with Seen():
+        switched_linear(x, gates, weight, group=1)
+    assert any("tensorswitch.switched_linear" in name for name in names)
+
+
+def test_a_graph_traced_before_dispatch_is_right_for_other_gates(naive):
+    x, gates, weight = (t.detach() for t in example())
+    call = lambda x, g, w: switched_linear(x, g, w, group=1)  # noqa: E731
+    graph = make_fx(call, pre_dispatch=True)(x, gates, weight)
+    assert_close(graph(x, ~gates, weight), naive(x, ~gates, weight))
+
+
+@pytest.mark.parametrize("found", [PLAIN, 1, 2])
+def test_checkpoints_while_strategies_are_timed(found, monkeypatch):
+    """What is recomputed saves the same tensors, whichever strategy is found between."""
+    _calibration.forget()
+    time_candidates = _calibration._time_candidates
+    timed = []
+
+    def timing(prior, *arguments):
+        timed.append(time_candidates(prior, *arguments))  # its own graphs must not be seen
+        return found
+
+    monkeypatch.setattr(_calibration, "_time_candidates", timing)
+    x = torch.randn(256, 40, requires_grad=True)
+    weight = torch.randn(24, 40, 48, requires_grad=True)
+    gates = torch.rand(256, 24) < 0.5
+    for _ in range(CALLS + 1):
+        y = checkpoint(switched_linear, x, gates, weight, use_reentrant=False)
+        torch.autograd.grad(y, (x, weight), torch.ones_like(y))
+    assert timed
+    _calibration.forget()
+
+
+@pytest.mark.parametrize("mode", ["torch.inference_mode()", "FakeTensorMode()"])
+def test_what_is_active_during_the_import_changes_nothing(mode):
+    code = f"""
+import torch
+from torch._subclasses import FakeTensorMode
+with {mode}:
+    import tensorswitch
+from tensorswitch.switched._eager import is_eager
+with FakeTensorMode():
+    fake = torch.ones(1)
+assert is_eager(torch.ones(1)) and not is_eager(fake)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

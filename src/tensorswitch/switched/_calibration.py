@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
 
 from tensorswitch.switched import _compute
 from tensorswitch.switched._cost import MAX_GROUP
@@ -122,6 +123,10 @@ def _candidates(prior: int, x: Tensor, weight: Tensor) -> list[int]:
     return list(dict.fromkeys(groups))
 
 
+def _same(tensor: Tensor) -> Tensor:
+    return tensor
+
+
 def _run(
     group: int, x: Tensor, gates: Tensor, weight: Tensor, training: bool
 ) -> Callable[[], object]:
@@ -131,7 +136,8 @@ def _run(
         x, weight = (t.clone().requires_grad_(training) for t in (x, weight))
 
         def run_plain() -> object:
-            with torch.set_grad_enabled(training):
+            # Hooks of a caller, such as those of a checkpoint, must not see the tensors saved here.
+            with torch.set_grad_enabled(training), saved_tensors_hooks(_same, _same):
                 y = plain(x, gates, weight)
                 return torch.autograd.grad(y, (x, weight), y.detach()) if training else y
 

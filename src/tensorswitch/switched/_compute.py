@@ -131,9 +131,7 @@ def _plans(known: Census, gates: Tensor, group: int, n_in: int, n_out: int) -> l
     plans = known.plans.get(key)
     if plans is None:
         routed = gates if known.flipped is None else gates ^ known.flipped
-        plans = [
-            make_plan(part, group, n_in, n_out, known.routed) for (part,) in cut(ROW_BLOCK, routed)
-        ]
+        plans = [make_plan(part, group, n_in, n_out) for (part,) in cut(ROW_BLOCK, routed)]
         known.plans[key] = plans
     return plans
 

@@ -1,7 +1,8 @@
 """The map of plain tensors on the CPU, without the layers of Python around registered operators.
 
 These layers take a twentieth of a training step with 128 rows and 64 units. Everything that has to
-see the operators still does: compilers, transforms, modes, autocast and second derivatives.
+see the operators still does: compilers, transforms, modes, subclasses, autocast and second
+derivatives.
 """
 
 from __future__ import annotations
@@ -9,27 +10,42 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
 
 from tensorswitch._checks import autocast_dtype
 from tensorswitch.switched import _compute
 from tensorswitch.switched._library import linear_gradients
 from tensorswitch.switched._transforms import transforms_active
 
-# Of tensors that hold numbers on the CPU; those of vmap, fake tensors and others have more keys.
-PLAIN_KEYS = [torch._C._dispatch_keys(torch.empty(0, device="cpu"))]
-with torch.inference_mode():
-    PLAIN_KEYS.append(torch._C._dispatch_keys(torch.empty(0, device="cpu")))
+
+def _keys(inference: bool) -> Any:
+    """Return the dispatch keys of a tensor that holds numbers on the CPU."""
+    with _disable_current_modes(), torch.inference_mode(inference):
+        return torch._C._dispatch_keys(torch.empty(0, device="cpu"))
+
+
+# Tensors of vmap, fake tensors and others have more keys.
+PLAIN_KEYS = [_keys(inference=False), _keys(inference=True)]
 
 
 def is_eager(*tensors: Tensor) -> bool:
-    """Return whether nothing but autograd takes part, and the tensors hold numbers on the CPU."""
+    """Return whether nothing but autograd and autocast sees what is done with these tensors."""
     return (
-        all(torch._C._dispatch_keys(t) in PLAIN_KEYS for t in tensors)
+        all(
+            type(t) in (Tensor, nn.Parameter) and torch._C._dispatch_keys(t) in PLAIN_KEYS
+            for t in tensors
+        )
         and not torch._C._len_torch_dispatch_stack()
+        and not torch._C._len_torch_function_stack()
+        and not torch._C._dispatch_tls_is_dispatch_key_included(torch._C.DispatchKey.PreDispatch)
         and not transforms_active()
-        and autocast_dtype(tensors[0].device) is None
     )
+
+
+def saved_tensors_are_hooked() -> bool:
+    """Return whether saved tensors are watched, as by ``torch.utils.checkpoint``."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
 
 
 class EagerLinear(torch.autograd.Function):
@@ -46,7 +62,12 @@ class EagerLinear(torch.autograd.Function):
     def backward(ctx: Any, delta: Tensor) -> tuple[Any, ...]:
         x, gates, weight = ctx.saved_tensors
         need_x, need_weight = ctx.needed
-        if torch.is_grad_enabled() or not is_eager(delta, x, gates, weight):
+        if (
+            torch.compiler.is_compiling()
+            or torch.is_grad_enabled()
+            or not is_eager(delta, x, gates, weight)
+            or autocast_dtype(x.device) is not None
+        ):
             grad_x, grad_weight = linear_gradients(delta, x, gates, weight, ctx.group, *ctx.needed)
         else:
             grad_x, grad_weight = _compute.gradients(

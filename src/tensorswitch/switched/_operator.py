@@ -13,7 +13,7 @@ from tensorswitch.switched._checking import check_map, check_outer
 from tensorswitch.switched._choice import choose
 from tensorswitch.switched._compute import map_rows
 from tensorswitch.switched._cost import MAX_GROUP, TINY
-from tensorswitch.switched._eager import EagerLinear, is_eager
+from tensorswitch.switched._eager import EagerLinear, is_eager, saved_tensors_are_hooked
 from tensorswitch.switched._library import linear_op, outer_op
 from tensorswitch.switched._plain import plain, plain_outer
 from tensorswitch.switched._transforms import Linear, Outer, transforms_active
@@ -178,13 +178,16 @@ def _map(x: Tensor, gates: Tensor, weight: Tensor, group: int | None) -> Tensor:
         return transformed
     elif is_eager(x, gates, weight):
         if group is None:
-            group = choose(x, gates, weight.shape[2], training, weight, plain_allowed=True)
+            # What a checkpoint recomputes must save the same tensors.
+            plain_allowed = not saved_tensors_are_hooked()
+            group = choose(x, gates, weight.shape[2], training, weight, plain_allowed)
         if group == PLAIN:
             return plain(x, gates, weight)
-        if not training:
-            return map_rows(x, gates, weight, group)
-        y: Tensor = EagerLinear.apply(x, gates, weight, group)  # type: ignore[no-untyped-call]
-        return y
+        if autocast_dtype(x.device) is None:
+            if not training:
+                return map_rows(x, gates, weight, group)
+            y: Tensor = EagerLinear.apply(x, gates, weight, group)  # type: ignore[no-untyped-call]
+            return y
     result: Tensor = linear_op(x, gates, weight, group, training)
     return result
 

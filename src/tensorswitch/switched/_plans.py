@@ -13,7 +13,7 @@ subtracted where their gate is closed.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,9 +24,11 @@ from torch.nn import functional as F
 CHUNK_BYTES = 1 << 23
 # Segments padded to the same length take one batched product. That is faster than one product per
 # segment unless the padding adds more than this share of the rows plus this many multiply-adds per
-# segment, the overhead of a separate product.
+# segment, the overhead of a separate product. A number that is moved counts as PAD_MOVE of them.
 PAD_SHARE = 0.25
 PAD_WORK = 1.3e6
+PAD_MOVE = 16
+OFTEN, FEW = 8, 4  # as many times as the mean unit, and at most so many such units
 # Units are flipped if that saves this many rows per unit: it takes a pass over all the weights.
 FLIP_ROWS = 16
 
@@ -73,44 +75,68 @@ def flipped_units(opened: Tensor, rows: int) -> tuple[Tensor | None, float, floa
     return flipped, (total - saved) / pairs, int(flipped.sum()) / len(counts)
 
 
-def make_plan(gates: Tensor, group: int, n_in: int, n_out: int, routed: float) -> Plan:
-    """Return the chunks for gates (rows, units) and matrices of ``n_in`` × ``n_out``.
-
-    The fraction ``routed`` of open gates tells how many groups of units fit in a chunk.
-    """
+def make_plan(gates: Tensor, group: int, n_in: int, n_out: int) -> Plan:
+    """Return the chunks for gates (rows, units) and matrices of ``n_in`` × ``n_out``."""
     rows, units = gates.shape
     if not rows or not units:
         return []
-    groups = math.ceil(units / group)
-    slots = rows * (1 - (1 - routed) ** group)
-    size = 4 * (slots * (n_in + n_out) + (2**group - 1) * n_in * n_out)
-    step = max(1, min(groups, int(CHUNK_BYTES / size)))
-    starts = range(0, groups, step)
+    opened = gates.view(torch.uint8).sum(0, dtype=torch.int32).tolist()
     if group == 1:
         chunks = [
-            _gather_chunk(gates[:, s : s + step], slice(s, min(s + step, units)), n_in * n_out)
-            for s in starts
+            _gather_chunk(gates[:, covered], covered, n_in, n_out)
+            for covered in _unit_slices(opened, n_in, n_out)
         ]
     else:
-        codes = pattern_codes(gates, group)
-        slices = [slice(s * group, min((s + step) * group, units)) for s in starts]
+        codes, closed = pattern_codes(gates, group), 1 - sum(opened) / gates.numel()
+        slots, patterns = rows * (1 - closed**group), 2**group - 1
+        step = max(1, int(CHUNK_BYTES / _bytes(slots, patterns, n_in, n_out)))
         chunks = [
-            _pattern_chunk(codes[:, s : s + step], group, covered, n_in * n_out)
-            for s, covered in zip(starts, slices, strict=True)
+            _pattern_chunk(
+                codes[:, s : s + step],
+                group,
+                slice(s * group, min((s + step) * group, units)),
+                n_in,
+                n_out,
+            )
+            for s in range(0, codes.shape[1], step)
         ]
     return [chunk for chunk in chunks if len(chunk.bag)]
 
 
-def _gather_chunk(gates: Tensor, units: slice, area: int) -> Chunk:
+def _bytes(slots: float, matrices: int, n_in: int, n_out: int) -> float:
+    """Return the size of gathered rows, their products and the matrices."""
+    return 4 * (slots * (n_in + n_out) + matrices * n_in * n_out)
+
+
+def _unit_slices(opened: list[int], n_in: int, n_out: int) -> Iterator[slice]:
+    """Yield runs of units that fit in cache; a few that are open far more often are on their own.
+
+    If they were not, all others would be padded to their length, or take a product each.
+    """
+    often = OFTEN * sum(opened) / len(opened)
+    lone = {unit for unit, rows in enumerate(opened) if rows > often}
+    if len(lone) > FEW:
+        lone = set()
+    start, size = 0, 0.0
+    for unit, rows in enumerate(opened):
+        more = _bytes(rows, 1, n_in, n_out)
+        if unit > start and (lone & {unit - 1, unit} or size + more > CHUNK_BYTES):
+            yield slice(start, unit)
+            start, size = unit, 0.0
+        size += more
+    yield slice(start, len(opened))
+
+
+def _gather_chunk(gates: Tensor, units: slice, n_in: int, n_out: int) -> Chunk:
     """Return a chunk whose segments are units."""
     # The rank of a row in its segment is a running count, so that no sort is needed.
     row, segment = gates.nonzero().unbind(1)
     running = gates.cumsum(0, dtype=torch.int32)
     rank = running.view(-1).index_select(0, row * gates.shape[1] + segment) - 1
-    return _chunk(units, row, segment, rank, running[-1], len(gates), area)
+    return _chunk(units, row, segment, rank, running[-1], len(gates), n_in, n_out)
 
 
-def _pattern_chunk(codes: Tensor, group: int, units: slice, area: int) -> Chunk:
+def _pattern_chunk(codes: Tensor, group: int, units: slice, n_in: int, n_out: int) -> Chunk:
     """Return a chunk whose segments are the patterns of groups."""
     patterns = 2**group - 1
     used = codes != 0
@@ -121,16 +147,22 @@ def _pattern_chunk(codes: Tensor, group: int, units: slice, area: int) -> Chunk:
     place = torch.empty_like(order)
     place[order] = torch.arange(len(order), device=order.device)
     rank = place - (counts.cumsum(0) - counts)[segment]
-    return _chunk(units, row, segment, rank, counts, len(codes), area)
+    return _chunk(units, row, segment, rank, counts, len(codes), n_in, n_out)
 
 
 def _chunk(
-    units: slice, row: Tensor, segment: Tensor, rank: Tensor, counts: Tensor, rows: int, area: int
+    units: slice,
+    row: Tensor,
+    segment: Tensor,
+    rank: Tensor,
+    counts: Tensor,
+    rows: int,
+    n_in: int,
+    n_out: int,
 ) -> Chunk:
     lengths = counts.tolist()
     longest, total = max(lengths), len(row)
-    padding = longest * len(lengths) - total
-    even = padding * area <= PAD_SHARE * total * area + PAD_WORK * len(lengths)
+    even = _pads_pay(longest, len(lengths), total, n_in, n_out)
     narrow: dict[str, Any] = {"dtype": torch.int32, "device": row.device}
     if even:
         bag = segment * longest + rank
@@ -143,6 +175,15 @@ def _chunk(
     offsets = torch.zeros(rows + 1, **narrow)
     torch.cumsum(torch.bincount(row, minlength=rows), 0, out=offsets[1:])
     return Chunk(units, index, lengths, even, bag.to(torch.int32), offsets)
+
+
+def _pads_pay(longest: int, segments: int, total: int, n_in: int, n_out: int) -> bool:
+    """Return whether to pad the segments, with ``total`` rows in all, to the longest one."""
+    area, width = n_in * n_out, n_in + n_out
+    padding = longest * segments - total
+    work = padding * (area + PAD_MOVE * width)
+    fits = 4 * width * longest * segments <= 2 * CHUNK_BYTES or padding <= PAD_SHARE * total
+    return fits and work <= PAD_SHARE * total * area + PAD_WORK * segments
 
 
 def pattern_codes(gates: Tensor, group: int) -> Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from tensorswitch._files import read_tensors, write_tensors
@@ -123,11 +122,6 @@ def _restore(
             _, index, name = key.split(".", 2)
             state.setdefault(int(index), {})[name] = value
     learner.optimizer.load_state_dict({"state": state, "param_groups": header["groups"]})
-    # Fused optimisers need tensors in the memory format of the parameter.
-    for parameter, entries in learner.optimizer.state.items():
-        for name, value in entries.items():
-            if isinstance(value, Tensor) and value.shape == parameter.shape:
-                entries[name] = torch.empty_like(parameter).copy_(value)
     learner.generator.set_state(tensors["generator"])
     if learner.schedule is not None and header["schedule"] is not None:
         learner.schedule.load_state_dict(header["schedule"])
