@@ -146,7 +146,7 @@ def convolutional() -> None:
         torch.set_num_threads(threads)
         ours = Learner(cnn(3, 32, 10, kind=kind, depth=3), batch_size=BATCH)
         # A learner leaves the format of networks alone that this package has not built.
-        default = Learner(nn.Sequential(*deepcopy(ours.network)), batch_size=BATCH)
+        default = Learner(nn.Sequential(*deepcopy(ours.network).children()), batch_size=BATCH)
         times = side_by_side(
             {"ours": partial(ours.epoch, rows), "default": partial(default.epoch, rows)}, seconds=20
         )
