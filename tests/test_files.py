@@ -78,7 +78,9 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
     path = tmp_path / "a.txt"
     code = (
         "import os, signal, sys; from tensorswitch._files import replacing\n"
-        "with replacing(sys.argv[1]) as partial: os.kill(os.getpid(), signal.SIGKILL)"
+        "with replacing(sys.argv[1]) as partial:\n"
+        "    partial.with_name('.tmp1').touch()  # as safetensors does\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)"
     )
     killed = subprocess.run([sys.executable, "-c", code, str(path)], check=False)
     assert killed.returncode == -signal.SIGKILL

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,10 +45,11 @@ def only_one(folder: Path) -> Iterator[None]:
 def replacing(path: str | Path) -> Iterator[Path]:
     """Replace a file atomically.
 
-    Yields the path of a temporary file next to ``path``. If the block succeeds, the temporary file
-    is flushed to disk and replaces ``path``; if it raises, the temporary file is removed. Its name
-    is random and it is created exclusively, so that it cannot follow a symbolic link, and its mode
-    follows the umask. Temporary files left behind by killed processes are removed.
+    Yields the path of a temporary file. If the block succeeds, it is flushed to disk and replaces
+    ``path``; if it raises, it is removed. It is in a folder of its own next to ``path``, because
+    some writers put further temporary files beside it. The name of the folder is random and it is
+    created exclusively, so that it cannot follow a symbolic link; the mode of the file follows the
+    umask. Folders left behind by killed processes are removed.
     """
     path = Path(path)
     if path.is_dir():
@@ -57,34 +59,34 @@ def replacing(path: str | Path) -> Iterator[Path]:
             f"cannot write {path.name}: the folder {path.parent} does not exist"
         )
     _remove_leftovers(path)
-    partial = path.with_name(f".{path.name}.{_host()}-{os.getpid()}-{secrets.token_hex(8)}.part")
+    folder = path.with_name(f".{path.name}.{_host()}-{os.getpid()}-{secrets.token_hex(8)}.part")
+    partial = folder / path.name
     try:
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
-        descriptor = os.open(partial, flags, 0o666)
-        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
-        os.close(descriptor)
+        folder.mkdir()
         yield partial
-        os.chmod(partial, mode)  # some writers recreate the file, readable by its owner only
+        # Some writers make files that only their owner can read.
+        os.chmod(partial, stat.S_IMODE(folder.stat().st_mode) & 0o666)
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
-        if error.errno is None or (error.filename is not None and error.filename != str(partial)):
+        temporary = error.filename in (None, str(partial), str(folder))
+        if error.errno is None or not temporary:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
-        partial.unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Remove temporary files of processes on this machine that have ended."""
+    """Remove temporary folders of processes on this machine that have ended."""
     prefix = f".{path.name}.{_host()}-"
     for entry in path.parent.iterdir():
         name = entry.name
         if name.startswith(prefix) and name.endswith(".part"):
             process = name.removeprefix(prefix).split("-")[0]
             if process.isdecimal() and not _is_running(int(process)):
-                entry.unlink(missing_ok=True)
+                shutil.rmtree(entry, ignore_errors=True)
 
 
 def _host() -> str:
