@@ -18,6 +18,7 @@ LAYERS = [
     "_progress",
     "_sparse",
     "_bfloat16",
+    "_interrupts",
     "algebra",
     "switches",
     "switched",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -95,6 +96,9 @@ def options(
 _state = {"debug": False}
 
 
+STOPPED = 130  # exit status after Ctrl-C, as shells have it
+
+
 @contextmanager
 def stoppable(folder: Path) -> Iterator[None]:
     """Turn Ctrl-C into a message on how to resume."""
@@ -102,7 +106,7 @@ def stoppable(folder: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         err.print(f"stopped; run the same command again to resume from {folder}")
-        raise typer.Exit(130) from None
+        raise typer.Exit(STOPPED) from None
 
 
 def load(data: str) -> Dataset:
@@ -111,7 +115,7 @@ def load(data: str) -> Dataset:
         return datasets.load(data)
     except KeyboardInterrupt:
         err.print("stopped while loading data")
-        raise typer.Exit(130) from None
+        raise typer.Exit(STOPPED) from None
 
 
 def load_problem(
@@ -128,7 +132,7 @@ def load_problem(
         return datasets.load_problem(data, target=target, ignore=columns, **options)
     except KeyboardInterrupt:
         err.print("stopped while loading data")
-        raise typer.Exit(130) from None
+        raise typer.Exit(STOPPED) from None
 
 
 def describe_problem(problem: Problem) -> str:
@@ -150,6 +154,13 @@ def describe(content: Dataset) -> str:
     return f"{content.name}: {rows}, {len(content.class_names)} classes"
 
 
+def _stop() -> NoReturn:
+    """End at once, since what was interrupted may not survive Python's own shutdown."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(STOPPED)
+
+
 def main() -> None:
     """Run the command line, printing errors in one line (or as tracebacks with --debug)."""
     from tensorswitch.training import DivergedError
@@ -167,7 +178,11 @@ def main() -> None:
     try:
         app()
     except KeyboardInterrupt:
-        sys.exit(130)
+        _stop()
+    except SystemExit as end:
+        if end.code == STOPPED:
+            _stop()
+        raise
     except known as error:
         if _state["debug"]:
             raise

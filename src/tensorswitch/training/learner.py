@@ -28,6 +28,7 @@ from tensorswitch._checks import (
     check_positive,
     check_seed,
 )
+from tensorswitch._interrupts import deferring_interrupts
 from tensorswitch.history import History
 from tensorswitch.switched import strategy_by
 from tensorswitch.training.checkpoint import read_checkpoint, write_checkpoint
@@ -136,7 +137,8 @@ class Learner:
         }
         if optimizer == "sgd":
             options["momentum"] = momentum
-        self.optimizer = OPTIMIZERS[optimizer](trained, **options)
+        with deferring_interrupts():  # the first optimiser imports torch's compiler
+            self.optimizer = OPTIMIZERS[optimizer](trained, **options)
         self.schedule = None if schedule is None else schedule(self.optimizer)
         self.generator = torch.Generator().manual_seed(seed)
         self.epochs_done = 0
