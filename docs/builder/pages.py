@@ -38,18 +38,19 @@ TABLE = f"""
 def read(app: Any, page: str, source: list[str]) -> None:
     """Change the text of a page before it is parsed (``source-read``)."""
     if page == "measured":
-        source[0] = adapted(source[0])
+        source[0] = adapted(page, source[0])
     elif page == "results/README":
-        source[0] = adapted(source[0]).replace("(table1.md)", "(#table-1)") + TABLE
+        source[0] = adapted(page, source[0]).replace("(table1.md)", "(#table-1)") + TABLE
     elif page == "benchmarks":
         source[0] += printed()
     elif page == "commands":
         source[0] += commands.sections()
 
 
-def adapted(text: str) -> str:
+def adapted(page: str, text: str) -> str:
     """Return a page of the repository with links that hold on the site."""
-    text = BENCHMARK.sub(lambda match: f"](benchmarks.md#{match[1].replace('_', '-')})", text)
+    up = "../" * page.count("/")
+    text = BENCHMARK.sub(lambda match: f"]({up}benchmarks.md#{match[1].replace('_', '-')})", text)
     return OUTSIDE.sub(r"\1", text)
 
 
