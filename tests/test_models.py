@@ -54,6 +54,21 @@ def test_convolutional_networks(kind):
     assert sum(isinstance(layer, TensorSwitching) for layer in network) == (kind == "ts-ibp")
 
 
+def test_pooling_before_the_relu_is_pooling_after_it():
+    torch.manual_seed(0)
+    network = cnn(3, 8, 10, kind="ss", convolutions=2, channels=(4, 5), width=6)
+    layers = list(network)
+    for i in (layer for layer, module in enumerate(network) if isinstance(module, nn.MaxPool2d)):
+        layers[i : i + 2] = layers[i + 1], layers[i]
+    images = torch.randn(9, 3, 8, 8)
+    found, expected = network(images), nn.Sequential(*layers)(images)
+    assert torch.equal(found, expected)
+    gradients = [
+        torch.autograd.grad(y.square().sum(), list(network.parameters())) for y in (found, expected)
+    ]
+    assert all(map(torch.equal, *gradients))
+
+
 def test_blocks_may_be_ts_convolutions():
     network = cnn(
         1, 8, 10, kind="ts-ibp-lrc", convolutions=2, channels=(4, 5), width=6, ts_blocks=[2]

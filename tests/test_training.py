@@ -124,7 +124,10 @@ def test_convolutions_in_another_memory_format_learn_the_same(tmp_path, optimize
     rows.x = rows.x.view(-1, 1, 4, 4)
     options = {"optimizer": optimizer, "lr": 0.05, "batch_size": 32}
     whole = Learner(network(), **options)
-    formats = []
+    formats, outputs = [], []
+    whole.network[0].register_forward_hook(
+        lambda *arguments: outputs.append(arguments[-1].stride())
+    )
     weight = next(p for p in whole.network.parameters() if p.shape == (5, 3, 3, 3))
     memory = weight.data_ptr()
     for _ in range(3):
@@ -133,6 +136,7 @@ def test_convolutions_in_another_memory_format_learn_the_same(tmp_path, optimize
         assert weight.data_ptr() == memory
         assert all(t.is_contiguous() for t in whole.optimizer.state[weight].values())
     assert not any(formats)
+    assert all(stride[1] == 1 for stride in outputs)  # although the images have a single channel
     train(Learner(network(), **options), rows, epochs=1, folder=tmp_path)
     second = Learner(network(), **options)
     train(second, rows, epochs=3, folder=tmp_path)

@@ -217,9 +217,10 @@ def cnn(
                     SwitchedConv2d(below, n, n, 3, padding=1, pool=2, learn_gates=_learn(kind))
                 )
             else:
-                layers += [_glorot(nn.Conv2d(below, n, 3, padding=1)), nn.ReLU()]
+                layers.append(_glorot(nn.Conv2d(below, n, 3, padding=1)))
                 if i == repeat - 1:
                     layers.append(nn.MaxPool2d(2))
+                layers.append(nn.ReLU())  # after the pooling, with which it commutes
             below = n
     layers += [nn.Flatten(), _glorot(nn.Linear(flat, widths[0])), nn.ReLU()]
     network = Network(*layers, *_layers(widths[0], out_features, kind, widths, ts, True))

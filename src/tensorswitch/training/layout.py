@@ -58,14 +58,23 @@ def _channels_last(weights: list[Tensor], optimizer: torch.optim.Optimizer) -> I
     originals = [weight.data for weight in weights]
     for weight in weights:
         for tensor in (weight, *_momenta(weight, optimizer)):
-            tensor.data = tensor.data.contiguous(memory_format=torch.channels_last)
+            tensor.data = _copy(tensor.data, torch.channels_last)
     try:
         yield
     finally:
         for weight, original in zip(weights, originals, strict=True):
             weight.data = original.copy_(weight.data)  # the same memory, which others may share
             for tensor in _momenta(weight, optimizer):
-                tensor.data = tensor.data.contiguous()
+                tensor.data = _copy(tensor.data, torch.contiguous_format)
+
+
+def _copy(tensor: Tensor, memory_format: torch.memory_format) -> Tensor:
+    """Return a copy in a format, with its strides even if there is only one channel.
+
+    ``contiguous`` returns a tensor of one channel as it is, since it is in both formats, and a
+    convolution takes such a weight to be in the default one.
+    """
+    return torch.empty_like(tensor, memory_format=memory_format).copy_(tensor)
 
 
 def _momenta(weight: Tensor, optimizer: torch.optim.Optimizer) -> list[Tensor]:
