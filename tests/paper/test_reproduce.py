@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tensorswitch.cli import app
-from tensorswitch.experiments import Experiment
+from tensorswitch.experiments import Experiment, Result
 from tensorswitch.experiments.records import Record
 from tensorswitch.experiments.sweeps import Sweep
 from tensorswitch.paper import figure4, figure5, report
@@ -99,6 +99,21 @@ def test_what_there_is_can_be_shown_without_running(smoke, tmp_path):
             ["paper", "figure4", "--out", str(tmp_path / "empty"), "--no-run"],
             catch_exceptions=False,
         )
+
+
+def test_times_may_be_measured_apart_from_the_experiments(smoke, tmp_path):
+    shutil.copytree(smoke[0] / "runs", tmp_path / "runs")
+    arguments = ["paper", "table1", "--out", str(tmp_path), "--no-run"]
+    times = tmp_path / "times.json"
+    times.write_text('{"times": {"ts-lrc": 123.4}}')
+    assert CliRunner().invoke(app, arguments, catch_exceptions=False).exit_code == 0
+    assert "| 123.4 (11.7) |" in (tmp_path / "table1.md").read_text()
+    for wrong in ("{", "[]", '{"times": 3}', '{"times": {"ss": "fast"}}'):
+        times.write_text(wrong)
+        with pytest.raises(
+            ValueError, match=r"times\.json is not a file of benchmarks/paper_times"
+        ):
+            CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
 def test_commands_repeat_the_very_experiment(smoke):
@@ -211,11 +226,34 @@ def test_pairs_differ_in_the_method_only(smoke):
     folder, _ = smoke
     records = [Record.read(path) for path in folder.glob("runs/*.json")]
     both = figure4.pairs(records)
-    assert len(both) == 2
-    for ss, ts in both:
+    assert [pair.label for pair in sorted(both, key=lambda p: p.depth)] == ["2+1", "2+2"]
+    for ss, ts in (records for pair in both for records in pair.long):
         assert {k: v for k, v in ss.experiment.settings.items() if k != "method"} == {
             k: v for k, v in ts.experiment.settings.items() if k != "method"
         }
+
+
+def cnns(data="mnist", seeds=(0,), **settings):
+    """Return an SS and a TS record for each seed."""
+    return [
+        Record(
+            Experiment(data=data, method=method, seed=seed, **settings),
+            Result(1, 1.0, error + seed / 100, error, error / 2, error, 1),
+            None,
+            {},
+        )
+        for seed in seeds
+        for method, error in (("cnn-ss", 0.2), ("cnn-ts-lrc", 0.1))
+    ]
+
+
+def test_a_pair_has_its_longest_runs_and_all_seeds_of_one_pass():
+    records = cnns(seeds=(0, 1, 2)) + cnns(epochs=5) + cnns(epochs=100) + cnns("cifar10", epochs=5)
+    alone = cnns(epochs=200)[0]  # of SS only
+    first, second = figure4.pairs([*records, alone, *cnns("svhn")])
+    assert [[r.experiment.epochs for r in both] for both in first.long] == [[100, 100]]
+    assert [ss.experiment.seed for ss, _ in first.first] == [0, 1, 2]
+    assert (first.label, second.label) == ("3+1", "3+1, 5 epochs")
 
 
 def test_a_failed_run_is_shown_with_its_error(tmp_path):

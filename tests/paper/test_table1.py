@@ -140,6 +140,12 @@ def test_latex_is_a_whole_tabular():
     } == {3}
 
 
+def test_measured_times_stand_for_those_of_the_experiments():
+    records = [record(seconds=1), record("ts-lrc", seconds=30), record("rr", seconds=90)]
+    times = {row.method: row.time for row in table1.rows(records, {"ts-lrc": 20.0})}
+    assert times == {"ss": 1.0, "ts-lrc": 20.0, "rr": 90.0}
+
+
 def test_times_of_both_sides_are_taken_alike():
     records = [
         record(m, seed=seed, seconds=1.0 + seed) for m in ("ss", "ts-lrc") for seed in (0, 1)

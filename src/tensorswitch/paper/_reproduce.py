@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -121,13 +122,14 @@ def reproduce(
         records = finished(planned.experiments, folder)
         if planned.experiments and not records:
             raise ValueError(f"{folder} has no results for {what}; run it without --no-run first")
-    table = table1.rows(of_the_table(records))
+    times = measured_times(folder)
+    table = table1.rows(of_the_table(records), times)
     paths = _save(parts, records, table, folder)
     everything = plans(PARTS, scale)
     every = records_in(folder / "runs") if (folder / "runs").is_dir() else []
     done = finished(everything.experiments, folder)
     same = {r.experiment.name for r in done} == {r.experiment.name for r in records}
-    every_row = table if same else table1.rows(of_the_table(every))
+    every_row = table if same else table1.rows(of_the_table(every), times)
     report = folder / "report.html"
     write_report(report, every, every_row, left_out(everything, done), command)
     return Reproduction(records, table, [*paths, report], left_out(planned, records))
@@ -154,6 +156,21 @@ def finished(experiments: Sequence[Experiment], folder: Path) -> list[Record]:
     wanted = {e.name for e in experiments}
     records = records_in(folder / "runs")
     return [r for r in records if replace(r.experiment, fingerprint=None).name in wanted]
+
+
+def measured_times(folder: Path) -> dict[str, float]:
+    """Return the times of methods that were measured apart from the experiments, if any.
+
+    ``python -m benchmarks.paper_times`` writes them, alone on the machine.
+    """
+    path = folder / "times.json"
+    if not path.exists():
+        return {}
+    try:
+        times = json.loads(path.read_text(encoding="utf-8"))["times"]
+        return {str(method): float(time) for method, time in times.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is not a file of benchmarks/paper_times.py: {error}") from None
 
 
 def left_out(plan: Plan, records: Sequence[Record]) -> list[str]:

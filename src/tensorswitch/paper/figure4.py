@@ -1,37 +1,76 @@
 """Draw figure 4: pairs of SS and TS CNNs with otherwise equal settings.
 
 The left panel has a dot per pair: how many points lower the error of TS is after one pass and at
-its best epoch. The right panel has learning curves against the training time.
+its best epoch, on average over seeds, with their range as error bars. The right panel has learning
+curves against the training time.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from statistics import mean
+from typing import TYPE_CHECKING, NamedTuple
 
+from tensorswitch.experiments.experiment import Result
 from tensorswitch.experiments.figures import BLUE, COLOURS, GREEN, ORANGE, PURPLE, look
 from tensorswitch.experiments.records import Record
 from tensorswitch.paper.errors import NoResultsError
+from tensorswitch.paper.published import EPOCHS
 from tensorswitch.paper.table1 import TITLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["CAPTION", "draw", "pairs"]
+__all__ = ["CAPTION", "Pair", "draw", "pairs"]
 
 CAPTION = (
     "Pairs of SS and TS CNNs with otherwise equal settings. Left: how many points lower the error "
-    "of TS is after one pass and at its best epoch. Right: validation error against training time; "
-    "labels show the numbers of convolutions + layers above."
+    "of TS is after one pass and at its best epoch; bars are the range of several seeds. Right: "
+    "validation error against training time. Labels show the numbers of convolutions + layers "
+    "above, and of epochs if there were fewer than in the paper."
 )
 DOTS = {"mnist": (BLUE, "o"), "cifar10": (ORANGE, "s"), "svhn": (GREEN, "^")}
 STYLES = ("-", "--", ":")
 CURVES_OF = ("cifar10", "mnist", "svhn", "digits")  # the first with results is drawn
 
 
-def pairs(records: Iterable[Record]) -> list[tuple[Record, Record]]:
+class Pair(NamedTuple):
+    """Networks of equal settings but for the method.
+
+    Parameters
+    ----------
+    long : list of tuple of Record
+        The longest runs of SS and TS, one tuple for each seed.
+    first : list of tuple of Record
+        Runs of any length, for the errors after one pass, one tuple for each seed.
+    """
+
+    long: list[tuple[Record, Record]]
+    first: list[tuple[Record, Record]]
+
+    @property
+    def data(self) -> str:
+        """The data set."""
+        return self.long[0][0].experiment.data
+
+    @property
+    def depth(self) -> tuple[int, int]:
+        """The numbers of convolutions and of layers above them."""
+        experiment = self.long[0][0].experiment
+        return sum(experiment.convolutions), experiment.depth
+
+    @property
+    def label(self) -> str:
+        """The depth, and the number of epochs if the paper has more."""
+        epochs = self.long[0][0].experiment.epochs
+        short = f", {epochs} epochs" if epochs < EPOCHS.get(self.data, 0) else ""
+        return "{}+{}".format(*self.depth) + short
+
+
+def pairs(records: Iterable[Record]) -> list[Pair]:
     """Return SS and TS CNNs of equal settings, trained for more than one epoch.
 
     Parameters
@@ -41,16 +80,28 @@ def pairs(records: Iterable[Record]) -> list[tuple[Record, Record]]:
 
     Returns
     -------
-    list of tuple of Record
-        Pairs of an SS and a TS record.
+    list of Pair
+        One pair for each architecture and data set.
     """
-    found: dict[str, dict[str, Record]] = {}
+    shapes: dict[str, dict[str, dict[tuple[int, int], Record]]] = defaultdict(
+        lambda: {"cnn-ss": {}, "cnn-ts-lrc": {}}
+    )
     for record in records:
         e = record.experiment
-        if record.result is not None and e.method in ("cnn-ss", "cnn-ts-lrc") and e.epochs > 1:
-            settings = {k: v for k, v in e.settings.items() if k != "method"}
-            found.setdefault(repr(settings), {})[e.method] = record
-    return [(both["cnn-ss"], both["cnn-ts-lrc"]) for both in found.values() if len(both) == 2]
+        if record.result is not None and e.method in ("cnn-ss", "cnn-ts-lrc"):
+            varying = ("method", "seed", "epochs")
+            shape = repr({k: v for k, v in e.settings.items() if k not in varying})
+            shapes[shape][e.method][e.epochs, e.seed] = record
+    found = []
+    for both in shapes.values():
+        ss, ts = both.values()
+        common = sorted(ss.keys() & ts.keys())
+        most = max((epochs for epochs, _ in common), default=1)
+        if most > 1:
+            first = {seed: (ss[epochs, seed], ts[epochs, seed]) for epochs, seed in common}
+            long = [(ss[key], ts[key]) for key in common if key[0] == most]
+            found.append(Pair(long, list(first.values())))
+    return found
 
 
 def draw(records: Iterable[Record]) -> Figure:
@@ -86,64 +137,70 @@ def draw(records: Iterable[Record]) -> Figure:
     return figure
 
 
-def _scatter(axes: Axes, both: list[tuple[Record, Record]]) -> None:
+def _scatter(axes: Axes, both: list[Pair]) -> None:
     """Draw the differences of all pairs."""
     axes.axhline(0, color="#999999", linewidth=0.8)
     axes.axvline(0, color="#999999", linewidth=0.8)
-    for data in dict.fromkeys(ss.experiment.data for ss, _ in both):
-        points = [
-            (
-                100 * (ss.result.one_pass - ts.result.one_pass),
-                100 * (ss.result.best - ts.result.best),
-            )
-            for ss, ts in both
-            if ss.experiment.data == data and ss.result is not None and ts.result is not None
-        ]
-        colour, marker = DOTS.get(data, (PURPLE, "D"))
-        xs, ys = zip(*points, strict=True)
-        axes.scatter(
-            xs,
-            ys,
+    named = set()
+    for pair in both:
+        colour, marker = DOTS.get(pair.data, (PURPLE, "D"))
+        one_pass = [100 * (_of(ss).one_pass - _of(ts).one_pass) for ss, ts in pair.first]
+        best = [100 * (_of(ss).best - _of(ts).best) for ss, ts in pair.long]
+        x, y = mean(one_pass), mean(best)
+        axes.errorbar(
+            x,
+            y,
+            xerr=_range(one_pass),
+            yerr=_range(best),
+            fmt=marker,
             color=colour,
-            marker=marker,
-            s=36,
-            label=TITLES.get(data, data),
-            edgecolor="white",
+            markersize=6,
+            markeredgecolor="white",
+            elinewidth=1,
+            label=None if pair.data in named else TITLES.get(pair.data, pair.data),
             zorder=3,
         )
+        axes.annotate(pair.label, (x, y), (6, 5), textcoords="offset points", fontsize=8)
+        named.add(pair.data)
     axes.set(xlabel="error after one pass, SS − TS (points)", ylabel="best error, SS − TS (points)")
-    axes.margins(0.15)
+    axes.margins(0.2)
     axes.set_title("TS is better above and to the right of zero", fontsize=11)
     axes.legend(framealpha=1)
 
 
-def _curves(axes: Axes, both: list[tuple[Record, Record]]) -> None:
+def _of(record: Record) -> Result:
+    """Return the result of a record that has one."""
+    assert record.result is not None
+    return record.result
+
+
+def _range(values: list[float]) -> list[list[float]] | None:
+    """Return the error bar from the smallest to the largest value, as distances of the mean."""
+    if len(values) == 1:
+        return None
+    centre = mean(values)
+    return [[centre - min(values)], [max(values) - centre]]
+
+
+def _curves(axes: Axes, both: list[Pair]) -> None:
     """Draw learning curves of up to three pairs."""
-    data = next(
-        (d for d in CURVES_OF if any(ss.experiment.data == d for ss, _ in both)),
-        both[0][0].experiment.data,
-    )
-    chosen = sorted(
-        (p for p in both if p[0].experiment.data == data),
-        key=lambda p: (sum(p[0].experiment.convolutions), p[0].experiment.depth),
-    )
+    data = next((d for d in CURVES_OF if any(p.data == d for p in both)), both[0].data)
+    chosen = sorted((p for p in both if p.data == data), key=lambda p: p.depth)
     if len(chosen) > 3:  # the shallowest, a middle one and the deepest
         chosen = [chosen[0], chosen[len(chosen) // 2], chosen[-1]]
     for pair, style in zip(chosen, STYLES, strict=False):
-        for record, kind in zip(pair, ("SS", "TS LRC"), strict=True):
-            e, result = record.experiment, record.result
-            assert result is not None
-            seconds = list(accumulate(epoch["seconds"] for epoch in result.epochs))
-            errors = [100 * epoch["validation_error"] for epoch in result.epochs]
-            label = f"{kind} {sum(e.convolutions)}+{e.depth}"
+        for record, kind in zip(pair.long[0], ("SS", "TS LRC"), strict=True):
+            epochs = _of(record).epochs
+            few = len(epochs) <= 20
             axes.plot(
-                seconds,
-                errors,
-                color=COLOURS[e.method],
+                list(accumulate(epoch["seconds"] for epoch in epochs)),
+                [100 * epoch["validation_error"] for epoch in epochs],
+                color=COLOURS[record.experiment.method],
                 linestyle=style,
-                marker="o",
+                linewidth=1.5 if few else 1,
+                marker="o" if few else None,
                 markersize=3,
-                label=label,
+                label="{} {}+{}".format(kind, *pair.depth),
             )
     axes.set(xlabel="training time (s)", ylabel="validation error (%)")
     axes.set_xlim(left=0)

@@ -3,15 +3,15 @@
 For every method and data set, the model of lowest validation error is chosen, and its test errors
 after one pass and at its best epoch are reported. Configurations with several seeds have mean
 errors. Time is the time of an epoch (of the whole fit for methods without epochs) relative to the
-SS model of the same shape, averaged over configurations. :mod:`tensorswitch.paper.rendering`
-formats the table.
+SS model of the same shape, averaged over configurations, unless times are given that were measured
+apart from the experiments. :mod:`tensorswitch.paper.rendering` formats the table.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from tensorswitch.experiments.experiment import METHODS, Result
@@ -102,13 +102,15 @@ class Row:
     time: float
 
 
-def rows(records: Iterable[Record]) -> list[Row]:
+def rows(records: Iterable[Record], times: Mapping[str, float] | None = None) -> list[Row]:
     """Return the rows of the table in the order of the paper.
 
     Parameters
     ----------
     records : iterable of Record
         Records of any experiments.
+    times : mapping of str to float, default=None
+        Times of methods relative to SS. Those of other methods are taken from the records.
 
     Returns
     -------
@@ -145,7 +147,8 @@ def rows(records: Iterable[Record]) -> list[Row]:
                 one_pass[data] = first
             if last is not None:
                 asymptotic[data] = last
-        table.append(Row(method, one_pass, asymptotic, _time(mine, good)))
+        time = _time(mine, good) if times is None or method not in times else times[method]
+        table.append(Row(method, one_pass, asymptotic, time))
     _mark_best(table)
     return table
 
