@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import train_test_split
 from threadpoolctl import threadpool_limits
+from torch import nn
 
 from tensorswitch.data import Parts, Preparation, Problem, TableEncoder
 from tensorswitch.estimators import TSKernelSVC, kernel_svc_grid
@@ -28,6 +29,7 @@ from tensorswitch.experiments.predictor import (
     predicted_numbers,
 )
 from tensorswitch.kernel_ridge import Calibration
+from tensorswitch.training import Learner
 
 __all__ = ["Fit", "fit_method"]
 
@@ -204,6 +206,7 @@ def _by_epochs(
     every = {"classes": np.unique(y)} if setting.task == "classification" else {}
     x, y, held_x, held_y = _held_out(x, y)
     model = method.make(setting)
+    Learner(nn.Linear(1, 1))  # imports torch's compiler, a second that is not learning
     best, kept, seconds = math.inf, None, 0.0
     for epoch in range(1, setting.epochs + 1):
         start = time.perf_counter()
