@@ -109,6 +109,17 @@ def test_early_stopping_keeps_the_best_epoch(digits):
     assert len(model.validation_curve_) == model.n_iter_
 
 
+@pytest.mark.parametrize("standardize", [True, False])
+@pytest.mark.parametrize("kind", ["ts-lrc", "ts-ibp-lrc"])
+def test_a_random_readout_of_copies_adds_nothing_where_there_are_no_rows(kind, standardize):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 6)), rng.normal(5, 3, 40)
+    model = TSMLPRegressor(
+        (8, 8), kind, learning_rate_init=1e-12, standardize=standardize, max_iter=1
+    )
+    np.testing.assert_allclose(model.fit(X, y).predict(10 * X), y.mean(), rtol=1e-3)
+
+
 def test_learn_gates_overrides_the_kind(digits):
     fixed = TSMLPClassifier(8, "ts-ibp-lrc", learn_gates=False, max_iter=1).fit(*digits[:2])
     assert not fixed.network_[0].gate_weight.requires_grad

@@ -26,7 +26,7 @@ from tensorswitch.training import Learner, Rows
 BATCHES = (32, 128)  # the range of batch_size="auto"
 FEW_ROWS, FEW_BATCH = 300, 200  # with fewer rows, none are held out, and steps are few instead
 CONSTANT = 2.0  # the constant input, in standard deviations of the others
-RATES = (1e-3, 2e-4)  # learning rates of "auto"; the second if the readout starts at zero
+RATES = (1e-3, 2e-4)  # learning rates of "auto"; the second for fixed gates on standardised inputs
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,7 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
         with torch.random.fork_rng(devices=[]), torch.device("cpu"):
             torch.manual_seed(random.randint(2**31))
             network = mlp(n_in + bool(self._scale.constant), outputs, **shape)
-        if self._starts_at_zero():
+        if shape["kind"] in ("ts-lrc", "ts-ibp-lrc"):
             _start_at_zero(network)
         self._learner = Learner(
             network,
@@ -309,12 +309,9 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
         rest = {"columns": columns, "optimizer": self.optimizer, "device": self.device}
         return {**self._network_shape(), **rest}
 
-    def _starts_at_zero(self) -> bool:
-        return bool(self.standardize) and self._network_shape()["kind"] == "ts-lrc"
-
     def _learning_rate(self) -> float:
         if isinstance(self.learning_rate_init, str) and self.learning_rate_init == "auto":
-            return RATES[self._starts_at_zero()]
+            return RATES[bool(self.standardize) and self._network_shape()["kind"] == "ts-lrc"]
         check_above_zero(learning_rate_init=self.learning_rate_init)  # type: ignore[arg-type]
         return float(self.learning_rate_init)
 
@@ -362,8 +359,8 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
 def _start_at_zero(network: torch.nn.Module) -> None:
     """Set the readout to zero.
 
-    With fixed gates the network has far more parameters than rows, and what a random readout adds
-    in directions without data would stay there.
+    The network has far more parameters than rows, and what a random readout of copies adds in
+    directions without data would stay there.
     """
     (*_, readout) = network.children()
     torch.nn.init.zeros_(readout.weight)  # type: ignore[arg-type]
