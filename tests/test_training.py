@@ -148,6 +148,18 @@ def test_convolutions_in_another_memory_format_learn_the_same(tmp_path, optimize
         assert_close(weights(whole), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_are_evaluated_in_channels_last_format(channels):
+    network = cnn(channels, 8, 10, channels=(4,), width=8)
+    strides = []
+    network[0].register_forward_hook(lambda *arguments: strides.append(arguments[-1].stride()))
+    images = torch.randn(300, channels, 8, 8)
+    outputs = Learner(network).outputs(images)
+    assert len(strides) == 2
+    assert all(stride[1] == 1 for stride in strides)
+    assert_close(outputs, network(images))
+
+
 def test_networks_of_users_keep_their_memory_format():
     class Views(torch.nn.Module):
         def __init__(self):

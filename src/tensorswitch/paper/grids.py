@@ -123,9 +123,7 @@ def _small_table1() -> Plan:
     experiments = _ridge({"mnist": 3, "cifar10": 3, "svhn": 1}) + _one_pass("mnist", seeds=3)
     experiments += [e for data in EPOCHS for e in _long(data, "ss")]
     experiments += (
-        _figure4("small").experiments
-        + _one_pass("cifar10", seeds=3)
-        + _one_pass("svhn", seeds=1)
+        _figure4("small").experiments + _one_pass("cifar10", seeds=3) + _one_pass("svhn", seeds=1)
     )
     experiments += [
         e for data, method in product(EPOCHS, ("ts-lrc", "ts-ibp-lrc")) for e in _long(data, method)

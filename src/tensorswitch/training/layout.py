@@ -1,7 +1,9 @@
-"""Weights of convolutions in channels-last format during an epoch, which takes a quarter less time.
+"""Convolutions in channels-last format, which take a quarter less time to train, half to evaluate.
 
-Outside an epoch they are as they were. Networks of users are left alone: their own code may rely on
-the order of numbers in memory, for example by ``x.view(len(x), -1)``.
+Weights are in that format during an epoch and as they were outside it. For evaluation, which
+several threads may do at a time, it is the images that are converted. Networks of users are left
+alone: their own code may rely on the order of numbers in memory, for example by
+``x.view(len(x), -1)``.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from tensorswitch.models import Network
 if TYPE_CHECKING:
     from tensorswitch.training.learner import Learner
 
-__all__ = ["in_channels_last"]
+__all__ = ["in_channels_last", "suited_images"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,6 +52,25 @@ def in_channels_last(
             return method(learner, *arguments, **options)
 
     return call
+
+
+def suited_images(network: nn.Module, x: Tensor) -> Tensor:
+    """Return inputs in the format that a network evaluates fastest.
+
+    Parameters
+    ----------
+    network : Module
+        The network.
+    x : Tensor of shape (rows, ...)
+        Its inputs.
+
+    Returns
+    -------
+    Tensor
+        A copy in channels-last format if these are images for a network of this package; otherwise
+        ``x`` itself.
+    """
+    return _copy(x, torch.channels_last) if type(network) is Network and x.ndim == 4 else x
 
 
 @contextmanager

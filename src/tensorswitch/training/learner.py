@@ -32,13 +32,14 @@ from tensorswitch._interrupts import deferring_interrupts
 from tensorswitch.history import History
 from tensorswitch.switched import strategy_by
 from tensorswitch.training.checkpoint import read_checkpoint, write_checkpoint
-from tensorswitch.training.layout import in_channels_last
+from tensorswitch.training.layout import in_channels_last, suited_images
 from tensorswitch.training.rows import Rows
 
 __all__ = ["DivergedError", "Learner"]
 
 ADVICE = "use a smaller learning rate"
-EVALUATION_ROWS = 4096
+# Blocks of evaluation; the activations of 4,096 images would take gigabytes, and longer to map.
+EVALUATION_ROWS, EVALUATION_IMAGES = 4096, 256
 LOOK_EVERY = 16  # steps between checks of the loss on devices that would have to synchronise
 LOSSES: dict[str, Callable[..., Tensor]] = {"cross-entropy": F.cross_entropy, "squared": F.mse_loss}
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
@@ -242,9 +243,9 @@ class Learner:
         """
         self.network.eval()
         parts = []
-        for start in range(0, len(x), EVALUATION_ROWS):
+        for block in x.split(EVALUATION_ROWS if x.ndim == 2 else EVALUATION_IMAGES):
             with self._autocast():
-                part = self.network(x[start : start + EVALUATION_ROWS].to(self.device))
+                part = self.network(suited_images(self.network, block.to(self.device)))
                 parts.append(part.float() if self.precision else part)
         return torch.cat(parts)
 
