@@ -253,7 +253,7 @@ def test_a_pair_has_its_longest_runs_and_all_seeds_of_one_pass():
     first, second = figure4.pairs([*records, alone, *cnns("svhn")])
     assert [[r.experiment.epochs for r in both] for both in first.long] == [[100, 100]]
     assert [ss.experiment.seed for ss, _ in first.first] == [0, 1, 2]
-    assert (first.label, second.label) == ("3+1", "3+1, 5 epochs")
+    assert (first.label, second.label) == ("3+1", "3+1 (5)")
 
 
 def test_a_failed_run_is_shown_with_its_error(tmp_path):

@@ -30,7 +30,7 @@ CAPTION = (
     "Pairs of SS and TS CNNs with otherwise equal settings. Left: how many points lower the error "
     "of TS is after one pass and at its best epoch; bars are the range of several seeds. Right: "
     "validation error against training time. Labels show the numbers of convolutions + layers "
-    "above, and of epochs if there were fewer than in the paper."
+    "above, and in parentheses that of epochs if there were fewer than in the paper."
 )
 DOTS = {"mnist": (BLUE, "o"), "cifar10": (ORANGE, "s"), "svhn": (GREEN, "^")}
 STYLES = ("-", "--", ":")
@@ -64,9 +64,9 @@ class Pair(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The depth, and the number of epochs if the paper has more."""
+        """The depth, and the number of epochs in parentheses if the paper has more."""
         epochs = self.long[0][0].experiment.epochs
-        short = f", {epochs} epochs" if epochs < EPOCHS.get(self.data, 0) else ""
+        short = f" ({epochs})" if epochs < EPOCHS.get(self.data, 0) else ""
         return "{}+{}".format(*self.depth) + short
 
 
