@@ -74,7 +74,7 @@ def measure(data: str) -> Times:
                 ridge = run(Experiment(data=data, method="rr", components=components)).seconds
                 record(times, {"ss": epoch, "rr": ridge})
             rows = slice(SVM_ROWS)
-            svms = {
+            svms: dict[str, Any] = {
                 f"svm-{kind}": partial(
                     TSKernelSVC(kind, depth, C, normalize=True, bias=False).fit,
                     split.train[rows],
