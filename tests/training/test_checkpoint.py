@@ -1,0 +1,132 @@
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from tensorswitch._files import read_header, read_tensors, write_tensors
+from tensorswitch.training import BEST, CHECKPOINT, FORMAT, NEXT_BEST, Learner, train
+from tests.training.runs import digits, learner, weights
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+def test_a_run_in_two_parts_is_the_same_as_in_one(tmp_path, optimizer):
+    def schedule(optimizer):
+        return torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+
+    rows, validation, _ = digits()
+    options = {"optimizer": optimizer, "lr": 0.01, "schedule": schedule}
+    whole = learner(**options)
+    expected = train(whole, rows, epochs=5, validation=validation)
+    train(learner(**options), rows, epochs=2, validation=validation, folder=tmp_path)
+    second = learner(**options)
+    history = train(second, rows, epochs=5, validation=validation, folder=tmp_path)
+    assert torch.equal(weights(second), weights(whole))
+    assert [e.validation_error for e in history.epochs] == [
+        e.validation_error for e in expected.epochs
+    ]
+
+
+def test_a_folder_of_another_run_is_refused(tmp_path):
+    rows = digits()[0]
+    train(learner(), rows, epochs=1, folder=tmp_path, notes={"lr": 0.05, "kind": "a"})
+    with pytest.raises(
+        ValueError, match=r"was made with other settings \(kind, lr differ\); use another folder"
+    ):
+        train(learner(), rows, epochs=2, folder=tmp_path, notes={"lr": 0.1, "kind": "b"})
+
+
+@pytest.mark.parametrize("history", ["{", "[" * 100_000, '[{"epoch": 1}]', "5"])
+def test_a_damaged_checkpoint_is_named(tmp_path, history):
+    rows, validation, _ = digits()
+    train(learner(), rows, epochs=1, validation=validation, folder=tmp_path)
+    tensors, header = read_tensors(tmp_path / CHECKPOINT, FORMAT)
+    write_tensors(tmp_path / CHECKPOINT, FORMAT, tensors, {**header, "history": history})
+    with pytest.raises(
+        ValueError, match=r"checkpoint.safetensors is not a checkpoint of this network"
+    ):
+        train(learner(), rows, epochs=2, validation=validation, folder=tmp_path)
+
+
+CHILD = """
+import sys, time, torch
+from contextlib import contextmanager
+from tensorswitch import _files
+from tensorswitch.training import train
+sys.path.insert(0, {here!r})
+from tests.training import runs
+
+whole = _files.replacing
+
+@contextmanager
+def slow(path):  # so that the process is often killed while a file is half written
+    with whole(path) as partial:
+        yield partial
+        content = partial.read_bytes()
+        partial.write_bytes(content[: len(content) // 2])
+        time.sleep(0.05)
+        partial.write_bytes(content)
+
+_files.replacing = slow
+torch.set_num_threads(1)
+rows, validation, _ = runs.digits(200)
+print("ready", flush=True)
+train(runs.learner(), rows, epochs=12, validation=validation, folder={folder!r})
+print("done", flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
+def test_killed_at_any_moment_it_ends_as_if_it_had_not_been(tmp_path):
+    torch.set_num_threads(1)
+    rows, validation, _ = digits(200)
+    expected = learner()
+    train(expected, rows, epochs=12, validation=validation)
+    program = CHILD.format(here=str(Path(__file__).parents[2]), folder=str(tmp_path))
+    moments, kills = random.Random(0), 0
+    while True:
+        child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        if kills < 10:
+            time.sleep(moments.uniform(0, 0.35))
+            child.send_signal(signal.SIGKILL)
+        finished = child.stdout.read() == "done\n"
+        child.stdout.close()
+        child.wait()
+        kills += not finished
+        if finished:
+            break
+    ours = learner()
+    history = ours.restore(tmp_path / "checkpoint.safetensors", {})
+    assert kills == 10
+    assert len(history.epochs) == 12
+    assert torch.equal(weights(ours), weights(expected))
+
+
+def test_killed_between_best_and_checkpoint_the_best_epoch_is_in_the_history(tmp_path, monkeypatch):
+    """The weights of the best epoch may be written before the checkpoint of that epoch."""
+    rows, validation, _ = digits()
+    train(learner(), rows, epochs=2, validation=validation, folder=tmp_path)
+    save = Learner.save
+
+    def killed(self, path, *arguments):
+        if Path(path).name == CHECKPOINT:
+            raise KeyboardInterrupt
+        save(self, path, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "save", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train(learner(), rows, epochs=3, validation=validation, folder=tmp_path)
+    history = train(learner(), rows, epochs=2, validation=validation, folder=tmp_path)
+    best = read_header(tmp_path / BEST, FORMAT)
+    assert best["epochs_done"] == history.best.epoch <= 2
+    assert len(json.loads((tmp_path / "history.json").read_text())) == 2
+    assert not (tmp_path / NEXT_BEST).exists()
