@@ -179,7 +179,7 @@ def _figure4(scale: str) -> Plan:
         ]
         return Plan(
             experiments,
-            ["SVHN, and all but three pairs, one of them for 5 epochs instead of 100"],
+            ["SVHN, and all but four pairs, one of them for 5 epochs and one for 1 instead of 100"],
         )
     experiments = [
         Experiment(data=d, method=m, convolutions=c, depth=n, epochs=EPOCHS[d], extra=d == "svhn")
