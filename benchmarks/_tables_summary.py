@@ -83,6 +83,8 @@ def write_section(scores: pd.DataFrame, splits: int) -> None:
             f"**Tables** (`python -m benchmarks.tables`), {len(scores)} tables of at most 5,000 "
             f"rows and {splits} splits in all,",
             f"defaults only. Mean ranks of accuracy or R²: {listed}.",
+            f"Ranks closer than {critical_difference(ranks):.2f} do not differ significantly "
+            "(Nemenyi test, 5 %).",
             f"It is best on {int((ranks[OURS] == ranks.min(axis=1)).sum())} tables, and furthest "
             f"behind the best on {worst}.",
             "All scores, log-losses and seconds are in "
@@ -169,14 +171,21 @@ def with_others(frame: pd.DataFrame, defaults: list[str], group: str, title: str
     return lines[:-1]
 
 
+def critical_difference(ranks: pd.DataFrame) -> float:
+    """Return how far apart mean ranks must be to differ, by the Nemenyi test."""
+    from scipy.stats import studentized_range
+
+    count = ranks.shape[1]
+    quantile = studentized_range.ppf(SIGNIFICANT, count, np.inf) / np.sqrt(2)
+    return float(quantile * np.sqrt(count * (count + 1) / (6 * len(ranks))))
+
+
 def draw(ranks: pd.DataFrame) -> None:
     """A critical-difference plot: mean ranks, and how far apart they must be to differ."""
     from matplotlib.figure import Figure
-    from scipy.stats import studentized_range
 
     count, tables = ranks.shape[1], len(ranks)
-    quantile = studentized_range.ppf(SIGNIFICANT, count, np.inf) / np.sqrt(2)
-    difference = quantile * np.sqrt(count * (count + 1) / (6 * tables))
+    difference = critical_difference(ranks)
     means = ranks.mean().sort_values()
     figure = Figure(figsize=(7.5, 0.4 * count + 1.1), layout="constrained")
     axes = figure.subplots()

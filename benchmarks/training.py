@@ -29,12 +29,11 @@ from torch.nn import functional as F
 from benchmarks._measure import describe, print_table, side_by_side
 from tensorswitch.data import load
 from tensorswitch.models import cnn, mlp
+from tensorswitch.paper import published
 from tensorswitch.training import Learner, Rows, train
 
 RESULTS = Path(__file__).parent / "results" / "training.md"
 BATCH, STEPS = 128, 20
-# Milliseconds per batch of the paper's implementation on two such cores.
-ORIGINAL = {64: 12, 256: 355}
 SEEDS = (0, 1, 2)
 CASES = [
     ("ss", 1),
@@ -45,7 +44,6 @@ CASES = [
     ("ts-ibp-lrc", 1),
     ("ts-ibp-lrc", 2),
 ]
-PAPER = {"ss": "16.3", "ts-lrc": "3.3", "ts-ibp-lrc": "3.3"}
 HEADER = (
     "| method | depth | test error after one epoch, % (mean of 3, each) "
     "| paper's best of its grid, % | epoch s |\n" + "|---" * 5 + "|\n"
@@ -119,7 +117,7 @@ def speed() -> None:
             f"{100 * (times['ours'] / times['bare'] - 1):.0f} %",
             f"{times['ours'] / times['plain']:.2f}",
         )
-        table.append([str(n), ours, plain, ratio, overhead, str(ORIGINAL.get(n, "–"))])
+        table.append([str(n), ours, plain, ratio, overhead])
     print_table(
         [
             "n",
@@ -127,7 +125,6 @@ def speed() -> None:
             "plain loop, naive layer, ms",
             "ratio",
             "overhead of the loop",
-            "original, ms",
         ],
         table,
     )
@@ -187,7 +184,8 @@ def errors() -> None:
             found.append(100 * train(learner, rows, epochs=1, test=test).epochs[0].test_error)
             seconds.append(time.perf_counter() - before)
         each = ", ".join(f"{e:.2f}" for e in found)
-        row = f"{start} {np.mean(found):.2f} ({each}) | {PAPER[kind]} | {min(seconds):.1f} |\n"
+        paper = published.ONE_PASS[kind]["mnist"].error
+        row = f"{start} {np.mean(found):.2f} ({each}) | {paper:.1f} | {min(seconds):.1f} |\n"
         with RESULTS.open("a") as file:
             file.write(row)
         print(row, end="", flush=True)
