@@ -14,7 +14,7 @@ from tensorswitch.experiments import Experiment, Result
 from tensorswitch.experiments.records import Record
 from tensorswitch.experiments.sweeps import Sweep
 from tensorswitch.paper import figure4, figure5, report
-from tensorswitch.paper._reproduce import plans
+from tensorswitch.paper._reproduce import finished, plans
 from tensorswitch.paper.grids import SCALES, plan
 
 pytestmark = pytest.mark.xdist_group("sweeps")  # one worker, to share the fixtures
@@ -99,6 +99,13 @@ def test_what_there_is_can_be_shown_without_running(smoke, tmp_path):
             ["paper", "figure4", "--out", str(tmp_path / "empty"), "--no-run"],
             catch_exceptions=False,
         )
+
+
+def test_records_are_in_the_order_of_the_plan(smoke):
+    experiments = plan("table1", "smoke").experiments
+    for planned in (experiments, experiments[::-1]):
+        records = finished(planned, smoke[0])
+        assert [replace(r.experiment, fingerprint=None) for r in records] == planned
 
 
 def test_times_may_be_measured_apart_from_the_experiments(smoke, tmp_path):

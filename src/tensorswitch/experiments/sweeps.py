@@ -60,7 +60,7 @@ class Sweep:
         Returns
         -------
         list of Record
-            The records; each file is read only once.
+            The records in the order of the experiments; each file is read only once.
         """
         for experiment in self.experiments:
             if (
@@ -68,7 +68,7 @@ class Sweep:
                 and (path := self.folder / f"{experiment.name}.json").exists()
             ):
                 self._records[experiment.name] = Record.read(path)
-        return list(self._records.values())
+        return [self._records[e.name] for e in self.experiments if e.name in self._records]
 
     def running(self) -> list[tuple[Experiment, dict[str, Any]]]:
         """Return the running experiments, each with its progress.

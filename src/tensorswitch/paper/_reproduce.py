@@ -152,10 +152,14 @@ def plans(what: Sequence[str], scale: str) -> Plan:
 
 
 def finished(experiments: Sequence[Experiment], folder: Path) -> list[Record]:
-    """Return existing records of experiments, whatever the fingerprints of their data."""
-    wanted = {e.name for e in experiments}
-    records = records_in(folder / "runs")
-    return [r for r in records if replace(r.experiment, fingerprint=None).name in wanted]
+    """Return existing records of experiments, whatever the fingerprints of their data.
+
+    They are in the order of the experiments, which decides between equal validation errors.
+    """
+    place = {e.name: i for i, e in enumerate(experiments)}
+    names = [(replace(r.experiment, fingerprint=None).name, r) for r in records_in(folder / "runs")]
+    found = [(place[name], r) for name, r in names if name in place]
+    return [record for _, record in sorted(found, key=lambda pair: pair[0])]
 
 
 def measured_times(folder: Path) -> dict[str, float]:
