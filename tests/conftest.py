@@ -1,4 +1,5 @@
 import shutil
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,10 @@ from tensorswitch._bfloat16 import bfloat16_problem
 settings.register_profile("quick", max_examples=25, deadline=None, derandomize=True)
 settings.register_profile("slow", max_examples=1000, deadline=None)
 settings.load_profile("quick")
+
+# A job that a shell runs in the background ignores SIGINT, and so would all processes it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GOLDEN = Path(__file__).parent / "golden"
 
