@@ -9,6 +9,7 @@ from benchmarks import switched_linear as benchmark
 from tensorswitch import Routes, switched_linear
 from tensorswitch.switched import MAX_GROUP, switched_outer
 from tensorswitch.switched._compute import ROW_BLOCK
+from tensorswitch.switched._operator import CONVERTED_ROWS
 
 GROUPS = range(MAX_GROUP + 1)
 SHAPES = [(1, 1, 1, 1), (5, 3, 4, 2), (300, 7, 13, 5), (64, 9, 8, 1)]
@@ -109,12 +110,13 @@ def test_float32(naive, group):
 @pytest.mark.usefixtures("bfloat16")
 @pytest.mark.parametrize("group", [0, 1, 3])
 def test_autocast_to_bfloat16(naive, group):
-    x, gates, weight = example(64, 16, 24, 8, dtype=torch.float32)
+    x, gates, weight = example(CONVERTED_ROWS, 16, 24, 8, dtype=torch.float32)
     bias = torch.zeros(8)
     exact = naive(x, gates, weight)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         y = switched_linear(x, gates, weight, bias, group=group)
     assert y.dtype == torch.bfloat16
+    assert not torch.equal(y, exact.bfloat16())
     assert_close(y.float(), exact, rtol=0.03, atol=0.5)
     error = torch.randn_like(exact)
     for a, b in zip(
@@ -124,6 +126,22 @@ def test_autocast_to_bfloat16(naive, group):
     ):
         assert a.dtype == torch.float32
         assert_close(a, b, rtol=0.05, atol=0.5)
+
+
+@pytest.mark.parametrize("group", [0, 1, 3])
+def test_autocast_does_not_convert_the_weights_for_few_rows(group):
+    x, gates, weight = example(64, 16, 24, 8, dtype=torch.float32)
+    exact = switched_linear(x, gates, weight, group=group)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = switched_linear(x, gates, weight, group=group)
+    assert torch.equal(y, exact.bfloat16())
+    error = torch.randn_like(exact).bfloat16()
+    for a, b in zip(
+        torch.autograd.grad(y, (x, weight), error),
+        torch.autograd.grad(exact, (x, weight), error.float()),
+        strict=True,
+    ):
+        assert torch.equal(a, b)
 
 
 @pytest.mark.parametrize("group", [None, *GROUPS])
