@@ -11,6 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from benchmarks._measure import peak_extra_bytes
 from tensorswitch.estimators import TSKernelSVC, kernel_svc_grid
+from tensorswitch.estimators._pairs import solve
 from tensorswitch.kernels import ss_kernel, ts_kernel
 
 EXPECTED_FAILURES = {
@@ -121,6 +122,31 @@ def test_grid_equals_single_fits_and_shares_the_kernel(digits):
     assert grid == kernel_svc_grid(
         X, y, X_val, y_val, depths=(1, 4), Cs=(0.1, 10), memory_gb=0.21, n_jobs=2
     )
+
+
+def test_machines_that_reach_no_bound_are_those_of_any_larger_penalty(digits, monkeypatch):
+    X, y, X_val, y_val = digits
+    two = np.isin(y, (3, 8))
+    first = TSKernelSVC(depth=2, C=1000, normalize=True).fit(X[two], y[two])
+    largest = float(np.abs(first.pair_coef_).max())
+    second = TSKernelSVC(depth=2, C=1.001 * largest, normalize=True).fit(X[two], y[two])
+    np.testing.assert_allclose(
+        second.decision_function(X_val), first.decision_function(X_val), atol=2e-3
+    )
+    solved = []
+    monkeypatch.setattr(
+        "tensorswitch.estimators._svc_grid.solve",
+        lambda solver, *rest: solved.append(solver.C) or solve(solver, *rest),
+    )
+    grid = kernel_svc_grid(
+        *(X[two], y[two], X_val, y_val),
+        kinds=["ts"],
+        depths=[2],
+        bias=True,
+        Cs=(1000, 1.001 * largest, 0.5 * largest, 100_000),
+    )
+    assert solved == [0.5 * largest, 1.001 * largest]  # the others are free
+    assert len(grid) == 4
 
 
 def test_in_grid_search_and_under_a_joblib_backend(digits):

@@ -41,6 +41,13 @@ class Machine(NamedTuple):
     intercept: float
     iterations: int
 
+    def is_free(self, C: float) -> bool:
+        """Return whether no coefficient is at its bound, so that any larger C gives this machine.
+
+        The dual problem of a larger C differs in this bound only, and it is convex.
+        """
+        return bool((np.abs(self.coef) < C).all())
+
     def dense(self, rows: int) -> np.ndarray:
         """Return the coefficients of all rows, zero for those that are not support vectors."""
         result = np.zeros(rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from sklearn.utils import check_X_y
 
 from tensorswitch._checks import check_above_zero
 from tensorswitch.estimators._pairs import (
+    Machine,
     Pairs,
     cache_bytes,
     constant_input,
@@ -45,7 +46,9 @@ def kernel_svc_grid(
     """Compute the validation error of :class:`TSKernelSVC` for a grid of kernels, depths and C.
 
     The work on the kernels is shared: one sweep computes several kinds and depths, as far as
-    ``memory_gb`` allows, and each matrix is used for every C. The default grid is the paper's.
+    ``memory_gb`` allows, and each matrix is used for every C. A machine without coefficients at
+    their bound C is that of all larger C, too, for which it is not solved again. The default grid
+    is the paper's.
 
     Parameters
     ----------
@@ -113,6 +116,7 @@ def kernel_svc_grid(
         starts = range(0, len(depths), matrices)
         batches = [([k], depths[s : s + matrices]) for k in kinds for s in starts]
     largest = max(len(k) * len(d) for k, d in batches)
+    options = {"kernel": "precomputed", "tol": tol, "cache_size": cache_size}
 
     def job(i: int, j: int, rows: np.ndarray) -> dict[tuple[str, int, float], np.ndarray]:
         decisions = {}
@@ -122,9 +126,7 @@ def kernel_svc_grid(
             across = equivalent_kernels(X_val, X[rows], dtype=torch.float64, **wanted)
             for key in list(grams):
                 gram, test = grams.pop(key), across.pop(key)
-                for C in Cs:
-                    solver = SVC(kernel="precomputed", C=C, tol=tol, cache_size=cache_size)
-                    machine = solve(solver, gram, pairs.labels[rows] == j, np.arange(len(rows)))
+                for C, machine in _machines(gram, pairs.labels[rows] == j, Cs, options):
                     decisions[(*key, C)] = test @ machine.dense(len(rows)) + machine.intercept
                 del gram, test
         return decisions
@@ -139,6 +141,18 @@ def kernel_svc_grid(
         predicted = pairs.classes[vote(decisions, len(pairs.classes))]
         errors[key] = float(np.mean(predicted != y_val))
     return errors
+
+
+def _machines(
+    gram: np.ndarray, is_second: np.ndarray, Cs: list[float], options: dict[str, Any]
+) -> Iterator[tuple[float, Machine]]:
+    """Yield each C, the smallest first, with its machine."""
+    machine, smaller = None, 0.0
+    for C in sorted(Cs):
+        if machine is None or not machine.is_free(smaller):
+            machine = solve(SVC(C=C, **options), gram, is_second, np.arange(len(gram)))
+        yield C, machine
+        smaller = C
 
 
 def _matrices_that_fit(
