@@ -40,8 +40,10 @@ def test_a_setting_that_no_method_uses_is_a_mistake(tmp_path, text, message):
         experiments(tmp_path, f'data = "digits"\n{text}')
 
 
-def test_a_target_is_part_of_an_experiment_only_if_it_is_given(tmp_path):
-    (plain,) = experiments(tmp_path, 'data = "digits"\nmethod = "rr"\n')
-    assert "target" not in plain.settings
+def test_optional_settings_are_part_of_an_experiment_only_if_they_are_given(tmp_path):
+    (plain,) = experiments(tmp_path, 'data = "digits"\nmethod = "ss"\n')
+    assert not {"target", "precision"} & plain.settings.keys()
+    (half,) = experiments(tmp_path, 'data = "digits"\nmethod = "ss"\nprecision = "bf16"\n')
+    assert half.settings == {**plain.settings, "precision": "bf16"}
     (named,) = experiments(tmp_path, 'data = "a.csv"\nmethod = "rr"\ntarget = "price"\n')
     assert named.settings["target"] == "price"

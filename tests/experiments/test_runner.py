@@ -67,6 +67,16 @@ def test_results_repeat_and_beat_chance(method):
     assert first.best == second.best < 0.6
 
 
+@pytest.mark.usefixtures("bfloat16")
+def test_networks_take_a_precision():
+    full, half = (
+        run(Experiment(method="ss", precision=p, **{**QUICK, "epochs": 2})) for p in (None, "bf16")
+    )
+    first, second = (r.epochs[-1]["train_loss"] for r in (full, half))
+    assert first != second
+    assert first == pytest.approx(second, rel=0.02)
+
+
 def test_a_cnn_takes_a_number_of_convolutions_for_each_block():
     shape = {"convolutions": [1, 2], "channels": [4, 8]}
     result = run(Experiment(method="cnn-ts-lrc", **shape, **QUICK))
@@ -84,6 +94,7 @@ def test_names_tell_different_settings_apart_and_no_others():
         replace(base, fingerprint="x"),
         replace(base, epochs=2),
         replace(base, method="ts-lrc"),
+        replace(base, precision="bf16"),
     ]
     assert len({base.name, *(e.name for e in others)}) == 1 + len(others)
     again = Experiment(**json.loads(json.dumps(base.settings)))
@@ -174,6 +185,11 @@ def test_the_convolution_takes_images_as_they_are():
             "momentum must be a finite number of at least 0",
         ),
         ({"data": "digits", "method": "ss", "seed": -1}, "seed must be an integer"),
+        (
+            {"data": "digits", "method": "ss", "precision": "fp8"},
+            "precision must be None or 'bf16', got 'fp8'",
+        ),
+        ({"data": "digits", "method": "rr", "precision": "bf16"}, "rr does not use precision"),
         ({"data": 5, "method": "ss"}, "data must be a name or a path, got 5"),
         (
             {"data": "digits", "method": "ss", "extra": "no"},

@@ -340,8 +340,8 @@ def test_the_live_table_shows_how_far_it_is(tmp_path):
 def test_small_words():
     assert [clock(s) for s in (3, 89, 600, 7260)] == ["3 s", "89 s", "10 min", "2 h 01 min"]
     assert (
-        title(Experiment(data="mnist", method="cnn-ss", depth=3))
-        == "mnist, CNN SS, depth 1·1·1 + 3, seed 0"
+        title(Experiment(data="mnist", method="cnn-ss", depth=3, precision="bf16"))
+        == "mnist, CNN SS, depth 1·1·1 + 3, seed 0, bf16"
     )
     assert (
         title(Experiment(data="mnist", method="rr", components=32))

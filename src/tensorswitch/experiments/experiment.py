@@ -11,7 +11,7 @@ from typing import Any
 
 from tensorswitch._checks import check_above_zero, check_number, check_positive, check_seed
 
-__all__ = ["METHODS", "Experiment", "Result"]
+__all__ = ["METHODS", "SGD", "Experiment", "Result"]
 
 METHODS = {
     "svm-ss": "SVM SS",
@@ -29,7 +29,9 @@ METHODS = {
     "conv-rr": "CONV TS RR",
 }
 _ALWAYS = ("data", "method", "extra", "fingerprint")
-_TRAINED = ("depth", "width", "epochs", "lr", "momentum", "weight_decay", "batch_size", "seed")
+_OPTIONAL = ("target", "precision")  # not in names if None, so that other names stay the same
+SGD = ("lr", "momentum", "weight_decay", "batch_size", "seed", "precision")
+_TRAINED = ("depth", "width", "epochs", *SGD)
 _SETTINGS = {
     "svm": ("components", "depths", "Cs", "trial_rows"),
     "rr": ("components", "width", "alphas", "tol", "seed"),
@@ -108,6 +110,8 @@ class Experiment:
         Relative residual at which conjugate gradients stop.
     seed : int, default=0
         Seed of the weights and of the order of the rows.
+    precision : {None, "bf16"}, default=None
+        ``"bf16"`` trains a network with products in bfloat16.
     extra : bool, default=False
         Whether to train on the extra images of SVHN, too.
     target : str or None, default=None
@@ -139,6 +143,7 @@ class Experiment:
     alphas: tuple[float, ...] = (1.0,)
     tol: float = 5e-3
     seed: int = 0
+    precision: str | None = None
     extra: bool = False
     target: str | None = None
     fingerprint: str | None = None
@@ -181,6 +186,8 @@ class Experiment:
         for name in ("Cs", "alphas"):
             object.__setattr__(self, name, tuple(map(float, getattr(self, name))))
         check_seed(self.seed)
+        if self.precision not in (None, "bf16"):
+            raise ValueError(f"precision must be None or 'bf16', got {self.precision!r}")
         if self.family == "cnn" and len(self.convolutions) != len(self.channels):
             raise ValueError(
                 "convolutions and channels must have one number per block, "
@@ -218,7 +225,8 @@ class Experiment:
             experiment = cls(**settings)
         except TypeError as error:
             raise ValueError(str(error)) from None
-        if idle := [name for name in settings if name not in experiment.settings_names]:
+        used = settings_of(experiment.method)
+        if idle := [name for name in settings if name not in used]:
             names = ", ".join(n for n in experiment.settings_names if n != "fingerprint")
             raise ValueError(
                 f"method {experiment.method} does not use {', '.join(idle)}; it takes {names}"
@@ -238,8 +246,8 @@ class Experiment:
     @property
     def settings_names(self) -> tuple[str, ...]:
         """Names of the settings that the method uses."""
-        target = () if self.target is None else ("target",)  # so that other names stay the same
-        return (*_ALWAYS, *target, *_SETTINGS[self.family])
+        used = settings_of(self.method)
+        return tuple(n for n in used if n not in _OPTIONAL or getattr(self, n) is not None)
 
     @property
     def settings(self) -> dict[str, Any]:

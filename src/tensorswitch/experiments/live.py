@@ -102,6 +102,8 @@ def title(experiment: Experiment) -> str:
         words.append(f"PCA {e.components}" if e.components else "pixels")
     if e.family != "svm":
         words.append(f"seed {e.seed}")
+    if e.precision is not None and e.family in ("mlp", "cnn"):
+        words.append(e.precision)
     return ", ".join(words)
 
 

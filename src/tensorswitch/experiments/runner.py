@@ -17,7 +17,7 @@ from tensorswitch import estimators
 from tensorswitch.data import NAMES, Dataset, Split, load
 from tensorswitch.data.dataset import VALIDATION
 from tensorswitch.estimators import TSKernelRidgeClassifier, TSKernelSVC, kernel_svc_grid
-from tensorswitch.experiments.experiment import Experiment, Result
+from tensorswitch.experiments.experiment import SGD, Experiment, Result
 from tensorswitch.experiments.filters import first_filters, first_weight
 from tensorswitch.history import Epoch
 from tensorswitch.models import Network, cnn, mlp
@@ -159,10 +159,7 @@ def _network(
 ) -> Result:
     """Train and test a network."""
     network = _build(experiment, split, classes)
-    sgd = {
-        name: getattr(experiment, name)
-        for name in ("lr", "momentum", "weight_decay", "batch_size", "seed")
-    }
+    sgd = {name: getattr(experiment, name) for name in SGD}
     learner = Learner(network, device=device, **sgd)
 
     def after(epoch: Epoch) -> None:
