@@ -51,13 +51,18 @@ def test_where_a_run_goes_on_it_says_first_how_far_it_was(tmp_path):
 def test_an_svm_chooses_by_validation():
     split = load("digits").protocol()
     result = run(Experiment(data="digits", method="svm-ts", depths=[1, 4], Cs=[0.01, 10.0]))
-    assert result.note.startswith("C = 10")
     model = TSKernelSVC("ts", result.depth, 10, normalize=True, bias=False)
     model.fit(split.train, split.train_labels)
+    assert np.abs(model.pair_coef_).max() < 10
+    assert result.note.startswith("C = 10 or larger")
     assert result.best == pytest.approx(1 - model.score(split.test, split.test_labels))
     assert result.best_validation == pytest.approx(
         1 - model.score(split.validation, split.validation_labels)
     )
+
+
+def test_a_penalty_that_bounds_coefficients_is_not_that_of_larger_ones():
+    assert run(Experiment(data="digits", method="svm-ts", Cs=[0.01])).note == "C = 0.01"
 
 
 @pytest.mark.parametrize("method", ["rr", "ss", "ts-ibp-lrc", "ts-ibp"])

@@ -278,7 +278,9 @@ def _svm(experiment: Experiment, split: Split) -> Result:
         split.train, split.train_labels
     )
     seconds = time.perf_counter() - before
-    note = f"C = {C:g}" + (f", chosen in {before - start:.0f} s" if before - start > 1 else "")
+    # Without a coefficient at its bound, any larger C gives the same machine.
+    note = f"C = {C:g}" + (" or larger" if np.abs(model.pair_coef_).max() < C else "")
+    note += f", chosen in {before - start:.0f} s" if before - start > 1 else ""
     validation = (
         _error(model.predict(split.validation), split.validation_labels)
         if len(split.validation)
