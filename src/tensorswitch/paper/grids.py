@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from tensorswitch.experiments.experiment import Experiment
 from tensorswitch.paper.published import EPOCHS
+from tensorswitch.paper.table1 import TITLES
 
 __all__ = ["SCALES", "Plan", "plan"]
 
@@ -44,11 +45,17 @@ LONG = {
     ("svhn", "ts-lrc"): [(1, 256), (2, 128)],
     ("svhn", "ts-ibp-lrc"): [(1, 256), (2, 128)],
 }
-# Convolutions per block, layers above them, epochs.
-PAIRS = {
-    "mnist": [((1, 1, 1), 1, 100), ((1, 2, 2), 3, 1)],
-    "cifar10": [((1, 1, 1), 1, 100), ((1, 1, 1), 3, 5)],
+# Convolutions per block, layers above them, epochs, precision.
+PAIRS: dict[str, list[tuple[tuple[int, ...], int, int, str | None]]] = {
+    "mnist": [((1, 1, 1), 1, 100, None), ((1, 2, 2), 3, 1, None)],
+    "cifar10": [
+        ((1, 1, 1), 1, 100, None),
+        ((1, 1, 1), 3, 5, None),
+        ((1, 2, 2), 2, 70, "bf16"),
+    ],
+    "svhn": [((1, 1, 1), 1, 20, "bf16"), ((1, 1, 1), 2, 20, "bf16")],
 }
+SEEDS = {"mnist": 3, "cifar10": 3, "svhn": 1}  # of errors after one pass
 
 
 class Plan(NamedTuple):
@@ -119,11 +126,9 @@ def _smoke_table1() -> Plan:
 
 
 def _small_table1() -> Plan:
-    experiments = _ridge({"mnist": 3, "cifar10": 3, "svhn": 1}) + _one_pass("mnist", seeds=3)
+    experiments = _ridge() + _one_pass("mnist")
     experiments += [e for data in EPOCHS for e in _long(data, "ss")]
-    experiments += (
-        _figure4("small").experiments + _one_pass("cifar10", seeds=3) + _one_pass("svhn", seeds=1)
-    )
+    experiments += _figure4("small").experiments + _one_pass("cifar10") + _one_pass("svhn")
     experiments += [
         e for data, method in product(EPOCHS, ("ts-lrc", "ts-ibp-lrc")) for e in _long(data, method)
     ] + _svms()
@@ -132,8 +137,7 @@ def _small_table1() -> Plan:
         [
             "SVHN's extra training images, on which the paper's networks were trained",
             "long runs of all but one to four configurations of each network",
-            "all CNNs but two pairs on MNIST, one of them for a single epoch, and two on CIFAR-10, "
-            "one of them for 5 epochs instead of 100",
+            _other_cnns(),
             "all SVMs but those of the paper's best depth, with C = 1,000 or chosen on 20,000 rows",
         ],
     )
@@ -169,16 +173,13 @@ def _figure4(scale: str) -> Plan:
         )
     if scale == "small":
         experiments = [
-            Experiment(data=d, method=m, convolutions=c, depth=n, epochs=e, seed=s)
+            Experiment(data=d, method=m, convolutions=c, depth=n, epochs=e, seed=s, precision=p)
             for d, pairs in PAIRS.items()
-            for c, n, epochs in pairs
-            for s, e in ((0, epochs), (1, 1), (2, 1))  # after one pass, three seeds
+            for c, n, epochs, p in pairs
+            for s, e in ((0, epochs), *((s, 1) for s in range(1, SEEDS[d])))
             for m in ("cnn-ss", "cnn-ts-lrc")
         ]
-        return Plan(
-            experiments,
-            ["SVHN, and all but four pairs, one of them for 5 epochs and one for 1 instead of 100"],
-        )
+        return Plan(experiments, [_other_cnns()])
     experiments = [
         Experiment(data=d, method=m, convolutions=c, depth=n, epochs=EPOCHS[d], extra=d == "svhn")
         for d, c, n, m in product(
@@ -186,6 +187,16 @@ def _figure4(scale: str) -> Plan:
         )
     ]
     return Plan(experiments, [])
+
+
+def _other_cnns() -> str:
+    """Describe the CNNs of the paper that are not among the pairs."""
+    pairs = [
+        f"{TITLES[d]} {sum(c)}+{n}" + (f" ({epochs})" if epochs < EPOCHS[d] else "")
+        for d, several in PAIRS.items()
+        for c, n, epochs, _ in several
+    ]
+    return f"all CNNs but {', '.join(pairs)} (with the epochs if there are fewer than in the paper)"
 
 
 def _figure5(scale: str) -> Plan:
@@ -205,20 +216,20 @@ def _figure5(scale: str) -> Plan:
     return Plan(experiments, left_out)
 
 
-def _ridge(seeds: dict[str, int]) -> list[Experiment]:
-    """Return ridge regressions on data sets, each with a number of seeds."""
+def _ridge() -> list[Experiment]:
+    """Return ridge regressions on all data sets."""
     return [
         Experiment(data=d, method="rr", components=c, seed=s)
-        for d, count in seeds.items()
+        for d, count in SEEDS.items()
         for s, c in product(range(count), COMPONENTS)
     ]
 
 
-def _one_pass(data: str, seeds: int) -> list[Experiment]:
+def _one_pass(data: str) -> list[Experiment]:
     """Return the grid of MLPs for one epoch."""
     return [
         Experiment(data=data, method=m, depth=n, components=c, seed=s)
-        for s, c, n, m in product(range(seeds), COMPONENTS, DEPTHS, MLPS)
+        for s, c, n, m in product(range(SEEDS[data]), COMPONENTS, DEPTHS, MLPS)
     ]
 
 
