@@ -94,23 +94,23 @@ def switched_linear(
     if dtype is None or x.dtype == torch.float64:
         return _sum_copies(x, routes, weight, bias, group)
     bias = None if bias is None else bias.to(dtype)
-    if _is_cast_in_vain(x, weight):
+    if _is_cast_in_vain(routes.gates, weight):
         with torch.autocast("cpu", enabled=False):
             y = _sum_copies(x.float(), routes, weight, None, group).to(dtype)
         return y if bias is None else y + bias
     return _sum_copies(x.to(dtype), routes, weight.to(dtype), bias, group)
 
 
-def _is_cast_in_vain(x: Tensor, weight: Tensor) -> bool:
+def _is_cast_in_vain(gates: Tensor, weight: Tensor) -> bool:
     """Return whether it takes longer to convert weights than products in their format save.
 
     Conversions read and write all weights, in every batch, and gradients are converted back.
     """
     return (
-        x.device.type == "cpu"
+        gates.device.type == "cpu"
         and weight.dtype == torch.float32
         and not torch.compiler.is_compiling()
-        and len(x) < CONVERTED_ROWS
+        and len(gates) < CONVERTED_ROWS
     )
 
 
