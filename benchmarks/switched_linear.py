@@ -1,21 +1,24 @@
 """Compare the switched linear map with naive code in speed and peak memory.
 
-    python -m benchmarks.switched_linear
+    python -m benchmarks.switched_linear [bfloat16]
 
 Naive code builds the expanded tensor, flattens it and multiplies, with autograd. Inputs, gates and
-outputs have the same number n; float32, two threads. Ratios above 1 are speed-ups.
+outputs have the same number n; float32, two threads. Ratios above 1 are speed-ups. ``bfloat16``
+compares products after the conversion of float32 rows and weights with those in float32.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from itertools import product
 
 import torch
 from torch import Tensor
 
 from benchmarks._measure import describe, peak_extra_bytes, print_table, side_by_side
 from tensorswitch import switched_linear
-from tensorswitch.switched import choose_group
+from tensorswitch.switched import choose_group, strategy_by
 
 SIZES = [
     (128, 32, True),
@@ -94,5 +97,25 @@ def main() -> None:
     )
 
 
+def converted(x: Tensor, gates: Tensor, weight: Tensor) -> Tensor:
+    return switched_linear(x.bfloat16(), gates, weight.bfloat16()).float()
+
+
+def bfloat16() -> None:
+    print(f"{describe()}; forward + backward, half of the gates open\n")
+    table = []
+    for threads, rows, n in product((1, 2), (128, 256, 512, 2048), (128, 256)):
+        torch.set_num_threads(threads)
+        runs = {
+            "float32": step(switched_linear, rows, n, 0.5, True),
+            "bfloat16": step(converted, rows, n, 0.5, True),
+        }
+        with strategy_by("rule"):
+            best = side_by_side(runs, seconds=4)
+        ratio = f"{best['bfloat16'] / best['float32']:.2f}"
+        table.append([str(threads), str(rows), str(n), f"{1e3 * best['float32']:.1f}", ratio])
+    print_table(["threads", "rows", "n", "float32, ms", "bfloat16, of float32"], table)
+
+
 if __name__ == "__main__":
-    main()
+    bfloat16() if sys.argv[1:] == ["bfloat16"] else main()

@@ -9,7 +9,7 @@ from benchmarks import switched_linear as benchmark
 from tensorswitch import Routes, switched_linear
 from tensorswitch.switched import MAX_GROUP, switched_outer
 from tensorswitch.switched._compute import ROW_BLOCK
-from tensorswitch.switched._operator import CONVERTED_ROWS
+from tensorswitch.switched._operator import FEW_ROWS, LARGE
 
 GROUPS = range(MAX_GROUP + 1)
 SHAPES = [(1, 1, 1, 1), (5, 3, 4, 2), (300, 7, 13, 5), (64, 9, 8, 1)]
@@ -110,7 +110,7 @@ def test_float32(naive, group):
 @pytest.mark.usefixtures("bfloat16")
 @pytest.mark.parametrize("group", [0, 1, 3])
 def test_autocast_to_bfloat16(naive, group):
-    x, gates, weight = example(CONVERTED_ROWS, 16, 24, 8, dtype=torch.float32)
+    x, gates, weight = example(64, 16, 24, 8, dtype=torch.float32)
     bias = torch.zeros(8)
     exact = naive(x, gates, weight)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -129,8 +129,8 @@ def test_autocast_to_bfloat16(naive, group):
 
 
 @pytest.mark.parametrize("group", [0, 1, 3])
-def test_autocast_does_not_convert_the_weights_for_few_rows(group):
-    x, gates, weight = example(64, 16, 24, 8, dtype=torch.float32)
+def test_autocast_does_not_convert_many_weights_for_few_rows(group):
+    x, gates, weight = example(FEW_ROWS - 1, 128, LARGE // 128**2, 128, dtype=torch.float32)
     exact = switched_linear(x, gates, weight, group=group)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         y = switched_linear(x, gates, weight, group=group)

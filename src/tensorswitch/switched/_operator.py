@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from tensorswitch.switches import Routes
 __all__ = ["switched_linear", "switched_outer"]
 
 FULL = (torch.float32, torch.float64)  # narrower types accumulate in float32
-CONVERTED_ROWS = 512  # from which on autocast pays on CPUs
+FEW_ROWS, LARGE = 256, 1 << 23  # rows and weights for which autocast does not pay on CPUs
 
 
 def switched_linear(
@@ -38,8 +39,8 @@ def switched_linear(
     The result is differentiable any number of times with respect to ``x``, ``weight`` and
     ``bias``. Gates have no gradient; :mod:`tensorswitch.inverted` gives them a pseudo-gradient.
     Under autocast, the result has the autocast dtype, and products are computed in it and
-    accumulated in float32; on CPUs, products of fewer than 512 rows are computed in float32, which
-    is faster.
+    accumulated in float32. On CPUs, products of fewer than 256 rows with more than 8 million
+    weights are computed in float32, since their conversion would take longer.
 
     Parameters
     ----------
@@ -93,24 +94,26 @@ def switched_linear(
     dtype = autocast_dtype(x.device)
     if dtype is None or x.dtype == torch.float64:
         return _sum_copies(x, routes, weight, bias, group)
-    bias = None if bias is None else bias.to(dtype)
-    if _is_cast_in_vain(routes.gates, weight):
-        with torch.autocast("cpu", enabled=False):
-            y = _sum_copies(x.float(), routes, weight, None, group).to(dtype)
-        return y if bias is None else y + bias
-    return _sum_copies(x.to(dtype), routes, weight.to(dtype), bias, group)
+    kind = torch.float32 if _is_cast_in_vain(routes.gates, weight) else dtype
+    # The operators would convert their arguments again, without the shortcut of plain tensors.
+    compiling = torch.compiler.is_compiling()
+    with nullcontext() if compiling else torch.autocast(x.device.type, enabled=False):
+        y = _sum_copies(x.to(kind), routes, weight.to(kind), None, group).to(dtype)
+    return y if bias is None else y + bias.to(dtype)
 
 
 def _is_cast_in_vain(gates: Tensor, weight: Tensor) -> bool:
     """Return whether it takes longer to convert weights than products in their format save.
 
-    Conversions read and write all weights, in every batch, and gradients are converted back.
+    Conversions of more weights than the cache holds wait for the memory, and so do those of their
+    gradients.
     """
     return (
         gates.device.type == "cpu"
         and weight.dtype == torch.float32
+        and weight.numel() >= LARGE
         and not torch.compiler.is_compiling()
-        and len(gates) < CONVERTED_ROWS
+        and len(gates) < FEW_ROWS
     )
 
 
