@@ -41,7 +41,7 @@ from tensorswitch.training import Learner, Rows, train
 RESULTS = Path(__file__).parent / "results" / "training.md"
 RECORDS = Path(__file__).parent.parent / "docs" / "results" / "runs"
 BATCH, STEPS = 128, 20
-EPOCHS = 8  # of the comparison of precisions
+EPOCHS = 5  # of the comparison of precisions
 SEEDS = (0, 1, 2)
 CASES = [
     ("ss", 1),

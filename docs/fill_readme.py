@@ -15,11 +15,18 @@ from pathlib import Path
 from statistics import mean
 
 BEGIN, END = "<!-- table 1: made by docs/fill_readme.py -->\n", "<!-- end of table 1 -->\n"
-NOTED = re.compile(r"<sup>[^<]*[a-z]</sup>")  # a cell with a remark, such as "5 epochs"
+NOTED = re.compile(r" ([a-z])</sup>")  # a cell with a remark
+REMARK = re.compile(r"^<sup>([a-z])</sup> (\d+ epochs)\s*$", re.MULTILINE)
 
 
 def like_for_like(table: str) -> str:
-    """Return a table without cells that have a remark, and without rows and columns left empty."""
+    """Return a table without cells that are not comparable, and rows and columns left empty.
+
+    A cell with a remark is not comparable, unless it says that there were fewer epochs than in the
+    paper, which takes the place of its letter.
+    """
+    for letter, epochs in REMARK.findall(table):
+        table = table.replace(f" {letter}</sup>", f", {epochs}</sup>")
     lines = [line for line in table.splitlines() if line.startswith("|")]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     head, rule, *body = rows

@@ -57,3 +57,15 @@ def test_links_lead_somewhere():
             assert link.startswith("http") or (page_path.parent / link).exists(), (
                 f"{page_path.name}: {link}"
             )
+
+
+def test_cells_of_fewer_epochs_are_shown_with_them_and_others_with_remarks_are_not():
+    fill = runpy.run_path(str(ROOT / "docs" / "fill_readme.py"))
+    table = (
+        "| method | A | B | time |\n| --- | --- | --- | --- |\n"
+        "| CNN | 1.0<sup>3+1 b</sup> | 2.0<sup>1 a</sup> | 1.0 |\n\n"
+        "<sup>a</sup> without extra images  \n<sup>b</sup> 60 epochs  \n"
+    )
+    assert fill["like_for_like"](table) == (
+        "| method | A | time |\n| --- | --- | --- |\n| CNN | 1.0<sup>3+1, 60 epochs</sup> | 1.0 |\n"
+    )
