@@ -147,7 +147,7 @@ def _scatter(axes: Axes, both: list[Pair]) -> None:
 
     axes.axhline(0, color="#999999", linewidth=0.8)
     axes.axvline(0, color="#999999", linewidth=0.8)
-    named = set()
+    named, labels = set(), {}
     for pair in both:
         colour, marker = DOTS.get(pair.data, (PURPLE, "D"))
         one_pass = [100 * (_of(ss).one_pass - _of(ts).one_pass) for ss, ts in pair.first]
@@ -166,8 +166,13 @@ def _scatter(axes: Axes, both: list[Pair]) -> None:
             label=None if pair.data in named else TITLES.get(pair.data, pair.data),
             zorder=3,
         )
-        axes.annotate(pair.label, (x, y), (6, 5), textcoords="offset points", fontsize=8)
+        labels[x, y] = pair.label
         named.add(pair.data)
+    for (x, y), label in labels.items():
+        # On the other side if a symbol is in its place.
+        hidden = any(0 < a - x < 8 and abs(b - y) < 1 for a, b in labels)
+        place, side = ((-6, 5), "right") if hidden else ((6, 5), "left")
+        axes.annotate(label, (x, y), place, textcoords="offset points", fontsize=8, ha=side)
     axes.set(xlabel="error after one pass, SS − TS (points)", ylabel="best error, SS − TS (points)")
     # Pairs that were trained to the end differ by a point or two, others by more.
     axes.set_yscale("symlog", linthresh=2, linscale=1.5)
