@@ -37,8 +37,8 @@ def check_partial_fit(known: np.ndarray | None, classes: Any) -> np.ndarray:
     if known is None:
         if classes is None:
             raise ValueError(
-                "classes must be passed to the first call of partial_fit: "
-                "all labels that any chunk may contain"
+                "classes must be passed to the first call of partial_fit: the labels that are "
+                "known to come, at least two"
             )
         return check_classes(classes, "classes")
     if classes is not None and not np.array_equal(unique_labels(classes), known):

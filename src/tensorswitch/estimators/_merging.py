@@ -58,6 +58,7 @@ class Mergeable(TSRidgeBase):
             raise ValueError("a regressor has no classes")
         x, t = torch.empty_like(unit[:1]), unit.new_empty(1, len(fitted.shift))
         model._statistics, model._solution = self._new_statistics(fitted, x, t), None
+        model._problem, model.solver_ = None, "streaming"
         return model
 
     @unchanged_on_error
@@ -90,8 +91,8 @@ class Mergeable(TSRidgeBase):
                 "the models have different features and cannot be merged; "
                 "start both from without_rows() of the same model"
             )
+        other = copy(other)
         if hasattr(self, "classes_"):
-            other = copy(other)
             self._grow(other.classes_)
             other._grow(self.classes_)
             self._held = self._held.joined(other._held)

@@ -151,14 +151,25 @@ class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[mis
 
     def _new_sums(self, problem: Problem) -> RidgeStatistics:
         """Return the sums of some rows, of each fold if memory allows."""
+        x, out = problem.x, problem.targets.shape[1]
+        return statistics_of(problem, **self._sum_options(x, problem.sizes, out))
+
+    def _new_statistics(self, fitted: Fitted, x: Tensor, t: Tensor) -> RidgeStatistics:
+        """Return sums without rows, with as many folds as there is memory for."""
+        front, out = fitted.front, t.shape[1]
+        options = self._sum_options(x, [len(w) for w in front.gate_weights], out)
+        return RidgeStatistics(
+            front.gate_weights, out, switch=front.switch, dtype=x.dtype, **options
+        )
+
+    def _sum_options(self, x: Tensor, sizes: list[int], out: int) -> dict[str, Any]:
         alphas, selection = penalties(self.alpha, 1.0, self.selection)
         several = len(alphas) if selection == "cv" else 1
-        x = problem.x
         _, folds = fold_options(
             len(x),
             x.shape[1],
-            problem.sizes,
-            problem.targets.shape[1],
+            sizes,
+            out,
             solver="streaming",
             memory_gb=self.memory_gb,
             dtype=x.dtype,
@@ -166,7 +177,7 @@ class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[mis
             alphas=several,
             wanted=self._left_out_wanted or several > 1,
         )
-        return statistics_of(problem, forgetting=self.forgetting, **folds)
+        return {"forgetting": self.forgetting, **folds}
 
     def _remove(self, X: Any, targets: np.ndarray, sample_weight: np.ndarray | None) -> None:
         """Subtract rows from the sums."""

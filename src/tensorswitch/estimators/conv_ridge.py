@@ -47,11 +47,12 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         f_wj = mean_{u ∈ w} h_j(u) c_j(u)
 
     Bytes (uint8) are divided by 255, and other types are taken as they are. Whitened patches are
-    copied by gates, which are open for a fixed share of them, to the windows
-    of a grid, and averaged there. Everything but the readout is learned without labels from a
-    sample of the images, and the readout is solved in closed form, so training is one pass over the
-    images. As with :class:`StreamingRidgeClassifier`, only sums are kept: images can be added in
-    chunks, new classes may appear later, and images can be removed again.
+    copied by gates, which are open for a fixed share of them, to the windows of a grid, and
+    averaged there. Whitening, gates and thresholds are learned without labels from a sample of the
+    images; patch sizes, windows and mirror images are chosen by left-out error. The readout is
+    solved in closed form, so training is one pass over the images. As with
+    :class:`StreamingRidgeClassifier`, only sums are kept: images can be added in chunks, new
+    classes may appear later, and images can be removed again.
 
     Parameters
     ----------

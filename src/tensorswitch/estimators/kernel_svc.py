@@ -1,8 +1,8 @@
 """Support vector machines with the equivalent kernels, one pair of classes at a time.
 
-A one-vs-one machine only needs the Gram matrix of its two classes, so the full matrix is never
-formed. With ten classes of equal size, a pair takes 1/25 of the memory. The result is the one that
-libsvm finds with the full matrix.
+A one-vs-one machine only needs the Gram matrix of its two classes, so with more than two, the
+full matrix is never formed. With ten classes of equal size, a pair takes 1/25 of the memory. The
+result is the one that libsvm finds with the full matrix.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ def fit_on_dask(model: Any, X: Any, y: Any, *, split_every: int = 4) -> Any:
 
     Parameters
     ----------
-    model : TSConvRidgeClassifier, StreamingRidgeClassifier or StreamingRidgeRegressor
+    model : TSConvRidgeClassifier, or a classifier or regressor TSRidge* or StreamingRidge*
         A model that has been fitted to a sample, whose features are used. Its rows do not count.
     X : dask.array.Array
         Images or features, in chunks along the first axis.

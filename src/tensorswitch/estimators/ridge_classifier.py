@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from tensorswitch.estimators._changing_classes import ChangingClasses
 from tensorswitch.estimators._held_rows import CALIBRATED_ROWS, HeldRows
 from tensorswitch.estimators._labels import check_classes, check_partial_fit, class_places
+from tensorswitch.estimators._merging import Mergeable
 from tensorswitch.estimators._ridge_base import can_update, row_hashes_of
 from tensorswitch.estimators._ridge_docs import documented
 from tensorswitch.estimators._temperature import fit_temperature
@@ -32,7 +33,7 @@ log = logging.getLogger("tensorswitch.ridge")
 
 
 @documented
-class TSRidgeClassifier(ClassifierMixin, ChangingClasses):  # type: ignore[misc]
+class TSRidgeClassifier(ClassifierMixin, ChangingClasses, Mergeable):  # type: ignore[misc]
     """Classifier by ridge regression of ±1 targets on a TS representation with random gates.
 
         W, c = argmin Σ ‖Wᵀ z + c − t‖² + λ ‖W‖²,        z = h_L ⊗ … ⊗ h_1 ⊗ x
@@ -40,7 +41,7 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses):  # type: ignore[misc]
     The gates are drawn at random and stay fixed [1]_, so training takes one pass over the data and
     one linear system. ``fit`` takes all rows at once. ``partial_fit`` takes them in chunks, keeps
     sums whose size does not depend on the number of rows, and computes the same solution; classes
-    may appear later, and ``remove`` takes rows out again.
+    may appear later, models with the same gates can be merged, and ``remove`` takes rows out again.
 
     Parameters
     ----------
@@ -191,7 +192,10 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses):  # type: ignore[misc]
     @available_if(can_update)  # type: ignore[untyped-decorator]
     @unchanged_on_error
     def remove(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Remove rows that were fitted, as if they had never been seen.
+        """Remove rows that were fitted from the sums.
+
+        The model is then that of the other rows, with the same scaling, components and gates. Sums
+        cannot tell which rows they contain: rows that were never fitted are subtracted, too.
 
         Parameters
         ----------
@@ -205,8 +209,7 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses):  # type: ignore[misc]
         Returns
         -------
         self : object
-            The fitted estimator. The columns' means and deviations, principal components and gates
-            stay as they are.
+            The fitted estimator.
         """
         check_is_fitted(self, "solver_")
         X, y = self._validated(X, y, False)

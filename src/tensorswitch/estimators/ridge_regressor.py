@@ -9,7 +9,8 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from tensorswitch.estimators._ridge_base import TSRidgeBase, can_update
+from tensorswitch.estimators._merging import Mergeable
+from tensorswitch.estimators._ridge_base import can_update
 from tensorswitch.estimators._ridge_docs import documented
 from tensorswitch.estimators._transaction import unchanged_on_error
 
@@ -17,16 +18,16 @@ __all__ = ["TSRidgeRegressor"]
 
 
 @documented
-class TSRidgeRegressor(MultiOutputMixin, RegressorMixin, TSRidgeBase):  # type: ignore[misc]
+class TSRidgeRegressor(MultiOutputMixin, RegressorMixin, Mergeable):  # type: ignore[misc]
     """Ridge regression on a TS representation with random gates.
 
         W, c = argmin Σ ‖Wᵀ z + c − t‖² + λ ‖W‖²,        z = h_L ⊗ … ⊗ h_1 ⊗ x
 
     The gates are drawn at random and stay fixed [1]_, so training takes one pass over the data and
     one linear system. ``fit`` takes all rows at once. ``partial_fit`` takes them in chunks, keeps
-    sums whose size does not depend on the number of rows, and computes the same solution;
-    ``remove`` takes rows out again. Targets may have several columns. Fitting ``a·y + b`` gives the
-    predictions ``a·p + b``.
+    sums whose size does not depend on the number of rows, and computes the same solution; models
+    with the same gates can be merged, and ``remove`` takes rows out again. Targets may have several
+    columns. Fitting ``a·y + b`` gives the predictions ``a·p + b``.
 
     Parameters
     ----------
@@ -109,7 +110,10 @@ class TSRidgeRegressor(MultiOutputMixin, RegressorMixin, TSRidgeBase):  # type: 
     @available_if(can_update)  # type: ignore[untyped-decorator]
     @unchanged_on_error
     def remove(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Remove rows that were fitted, as if they had never been seen.
+        """Remove rows that were fitted from the sums.
+
+        The model is then that of the other rows, with the same scaling, components and gates. Sums
+        cannot tell which rows they contain: rows that were never fitted are subtracted, too.
 
         Parameters
         ----------
@@ -123,8 +127,7 @@ class TSRidgeRegressor(MultiOutputMixin, RegressorMixin, TSRidgeBase):  # type: 
         Returns
         -------
         self : object
-            The fitted estimator. The columns' means and deviations, principal components and gates
-            stay as they are.
+            The fitted estimator.
         """
         check_is_fitted(self, "solver_")
         X, y = self._validated(X, y, False, multi_output=True, y_numeric=True)
