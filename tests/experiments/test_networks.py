@@ -3,8 +3,8 @@ import csv
 import numpy as np
 import pytest
 
-from tensorswitch.data import load
-from tensorswitch.experiments import predict_network, train_network
+from tensorswitch.data import load, load_problem
+from tensorswitch.experiments import predict_network, train_method, train_network
 
 QUICK = {"epochs": 2, "width": 8, "lr": 0.05, "batch_size": 32}
 
@@ -41,3 +41,20 @@ def test_rows_without_labels_have_no_error(tmp_path):
     assert len(found.labels) == 3
     assert np.isnan(found.error)
     assert found.truth is None
+
+
+def test_a_network_and_another_model_do_not_replace_each_other(tmp_path):
+    problem = load_problem("digits")
+    train_method(problem, tmp_path / "ridge", "rr")
+    train_network("digits", tmp_path / "net", **QUICK)
+    before = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("ridge", "net")]
+    with pytest.raises(
+        ValueError, match=r"ridge has a model of another method, model\.safetensors"
+    ):
+        train_network("digits", tmp_path / "ridge", **QUICK)
+    with pytest.raises(ValueError, match="net has the checkpoints of a network"):
+        train_method(problem, tmp_path / "net", "rr")
+    train_method(problem, tmp_path / "ridge", "rr")  # the same again
+    assert [
+        (tmp_path / name / "model.safetensors").read_bytes() for name in ("ridge", "net")
+    ] == before

@@ -22,7 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Train Tensor Switching networks and compare them with ReLU networks.",
+    help="Learn from tables and images with Tensor Switching, and compare with other learners.",
 )
 
 

@@ -216,6 +216,13 @@ Rows = Annotated[
         "them; or a data set, of which the test rows are used."
     ),
 ]
+LabelledRows = Annotated[
+    str,
+    typer.Argument(
+        help="A table with the target; an .npz file with labels; a folder of pictures with a "
+        "folder per class; or a data set, of which the test rows are used."
+    ),
+]
 
 
 @app.command()
@@ -243,7 +250,7 @@ def predict(
 
 
 @app.command()
-def evaluate(model: Model, data: Rows) -> None:
+def evaluate(model: Model, data: LabelledRows) -> None:
     """Measure a model on the rows of a file that has the target."""
     found, rows = _predictions(model, data, None, need_truth=True)
     metrics = found.metrics()

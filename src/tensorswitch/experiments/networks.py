@@ -20,7 +20,7 @@ from tensorswitch.experiments.predictor import MODEL, load_predictor
 from tensorswitch.experiments.rows import predict_rows
 from tensorswitch.history import History
 from tensorswitch.models import Network, cnn, mlp, save_model
-from tensorswitch.training import BEST, Learner, Rows, train
+from tensorswitch.training import BEST, CHECKPOINT, Learner, Rows, train
 
 __all__ = ["TrainedNetwork", "predict_network", "train_network"]
 
@@ -111,6 +111,11 @@ def train_network(
     -------
     TrainedNetwork or None
         None in all processes but the first.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not valid, or the folder has a run with other settings or another model.
     """
     check_seed(seed)
     check_device(device)
@@ -136,6 +141,10 @@ def train_network(
     rows = [Rows.from_numpy(x, y) for x, y in zip(split[0:6:2], split[1:6:2], strict=True)]
     folder = Path(folder)
     make_folder(folder)
+    if (folder / MODEL).exists() and not (folder / CHECKPOINT).exists():
+        raise ValueError(
+            f"{folder} has a model of another method, {MODEL}; choose another folder, or delete it"
+        )
     if first and began is not None:
         began(content)
     about = {"data": content.fingerprint, "components": components or None, "seed": seed}

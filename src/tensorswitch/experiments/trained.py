@@ -12,6 +12,7 @@ from tensorswitch.experiments.comparison import Settings, check_methods
 from tensorswitch.experiments.fitting import Fit, WatchEpoch, fit_method
 from tensorswitch.experiments.methods import COMPARED
 from tensorswitch.experiments.predictor import MODEL
+from tensorswitch.training import CHECKPOINT
 
 __all__ = ["train_method"]
 
@@ -48,7 +49,8 @@ def train_method(
     Raises
     ------
     ValueError
-        If the method is unknown, is not one of this library, or does not suit the problem.
+        If the method is unknown, is not one of this library, or does not suit the problem, or the
+        folder has the checkpoints of a network.
     """
     own = [name for name, candidate in COMPARED.items() if candidate.own]
     if method not in own:
@@ -57,6 +59,10 @@ def train_method(
     chosen = Settings.for_problem(problem, **settings)
     folder = Path(folder)
     make_folder(folder)
+    if (folder / CHECKPOINT).exists():
+        raise ValueError(
+            f"{folder} has the checkpoints of a network; choose another folder, or delete it"
+        )
     with only_one(folder):
         fit = fit_method(
             method,
