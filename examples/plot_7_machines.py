@@ -76,12 +76,13 @@ print(done.stdout)
 # %%
 # How much is sent
 # ----------------
-# A worker sends half of a symmetric matrix, however many rows it has seen. Beyond the crossing
-# point sums are smaller than the images that they stand for.
+# A worker sends two halves of symmetric matrices, of all rows and of those that are left out to
+# choose the penalty, however many rows it has seen. Beyond the crossing point sums are smaller than
+# the images that they stand for.
 
 features = 2 ** np.arange(10, 16)
 figure, axes = plt.subplots(figsize=(7, 3.2))
-axes.loglog(features, features**2 / 2 * 4 / 1e6, "o-", label="sums of a worker (float32)")
+axes.loglog(features, 2 * features**2 / 2 * 4 / 1e6, "o-", label="sums of a worker (float32)")
 for count, place, side in ((10_000, features[-1], "right"), (1_000_000, features[0], "left")):
     size = count * 32 * 32 * 3 / 1e6
     axes.axhline(size, linestyle=":", color="#999999")

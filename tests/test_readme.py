@@ -45,6 +45,9 @@ def test_the_table_is_made_from_the_results():
     assert fill["like_for_like"](table) in README
     assert fill["best_of_this_library"](ROOT / "benchmarks" / "results") in README
     assert table == (results / "table1.md").read_text(encoding="utf-8")
+    # The text and the table quote the same run.
+    (error,) = re.findall(r"kernel ridge, no settings \| ([\d.]+) \|", README)
+    assert f"with {error} % errors" in README
 
 
 def test_links_lead_somewhere():

@@ -2,8 +2,8 @@
 
     y_b = Σ_j h_bj V_jᵀ x_b          h_bj ∈ {0, 1},  V_j ∈ R^{in × out}
 
-The expanded tensor ``Z = h ⊗ x`` is never stored as a whole, unless it is small. Two strategies
-compute the same sum and its two adjoints:
+The expanded tensor ``Z = h ⊗ x`` is never stored as a whole, unless it is small. Besides the
+plain formula, two strategies compute the same sum and its two adjoints:
 
 - *dense*: builds ``Z`` for a few units at a time, small enough to stay in cache.
 - *grouped by g*: processes units g at a time. A group has 2^g − 1 gate patterns with an open gate,
