@@ -2,7 +2,7 @@
 
 The left panel has a dot per pair: how many points lower the error of TS is after one pass and at
 its best epoch, on average over seeds, with their range as error bars. The right panel has learning
-curves against the training time.
+curves against the training time of all threads together, since runs may differ in their number.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ __all__ = ["CAPTION", "Pair", "draw", "pairs"]
 CAPTION = (
     "Pairs of SS and TS CNNs with otherwise equal settings. Left: how many points lower the error "
     "of TS is after one pass and at its best epoch; bars are the range of several seeds. Right: "
-    "validation error against training time. Labels show the numbers of convolutions + layers "
-    "above. Hollow symbols are pairs with fewer epochs than in the paper, in parentheses."
+    "validation error against training time, hours times threads. Labels show the numbers of "
+    "convolutions + layers above. Hollow symbols are pairs with fewer epochs than in the paper, in "
+    "parentheses."
 )
 DOTS = {"mnist": (BLUE, "o"), "cifar10": (ORANGE, "s"), "svhn": (GREEN, "^")}
 STYLES = ("-", "--", ":")
@@ -208,8 +209,9 @@ def _curves(axes: Axes, both: list[Pair]) -> None:
         for record, kind in zip(pair.long[0], ("SS", "TS LRC"), strict=True):
             epochs = _of(record).epochs
             few = len(epochs) <= 20
+            hours = record.made.get("threads", 1) / 3600
             axes.plot(
-                list(accumulate(epoch["seconds"] for epoch in epochs)),
+                [hours * seconds for seconds in accumulate(epoch["seconds"] for epoch in epochs)],
                 [100 * epoch["validation_error"] for epoch in epochs],
                 color=COLOURS[record.experiment.method],
                 linestyle=style,
@@ -218,7 +220,7 @@ def _curves(axes: Axes, both: list[Pair]) -> None:
                 markersize=3,
                 label="{} {}+{}".format(kind, *pair.depth),
             )
-    axes.set(xlabel="training time (s)", ylabel="validation error (%)")
+    axes.set(xlabel="training time (core hours)", ylabel="validation error (%)")
     axes.set_xlim(left=0)
     axes.set_title(f"Learning curves on {TITLES.get(data, data)}", fontsize=11)
     axes.legend(frameon=False, fontsize=9)
