@@ -94,6 +94,13 @@ def check_above_zero(**numbers: float) -> None:
             raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
 
 
+def check_factor(**numbers: float) -> None:
+    """Raise unless all numbers are above 0 and at most 1."""
+    for name, number in numbers.items():
+        if not 0 < number <= 1:
+            raise ValueError(f"{name} must be in (0, 1], got {number}")
+
+
 def check_seed(seed: int) -> int:
     """Return the seed; raise unless it is an integer that torch accepts."""
     if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed < 2**63:

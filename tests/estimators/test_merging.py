@@ -3,7 +3,12 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits, make_regression
 
-from tensorswitch.estimators import TSRidgeClassifier, TSRidgeRegressor
+from tensorswitch.estimators import (
+    TSRidgeClassifier,
+    TSRidgeRegressor,
+    load_estimator,
+    save_estimator,
+)
 from tensorswitch.estimators.on_dask import fit_on_dask
 
 
@@ -56,6 +61,18 @@ def test_other_gates_are_refused_and_change_nothing():
     with pytest.raises(ValueError, match=r"different features .* start both from without_rows\(\)"):
         one.merge(two)
     np.testing.assert_array_equal(one.decision_function(X), before)
+
+
+def test_models_of_files_have_nothing_to_merge(tmp_path):
+    X, y = digits(200)
+    model = TSRidgeClassifier(gates=6, random_state=0).fit(X, y)
+    save_estimator(model, tmp_path / "model")
+    loaded = load_estimator(tmp_path / "model")
+    for left, right in ((loaded, model), (model, loaded)):
+        with pytest.raises(ValueError, match="loaded from a file, which has no sums of its rows"):
+            left.merge(right)
+    with pytest.raises(ValueError, match="loaded from a file, which has no sums of its rows"):
+        loaded.partial_fit(X, y)
 
 
 def test_chunks_on_dask_give_the_model_of_all_rows():

@@ -3,12 +3,17 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from tensorswitch.estimators import TSRidgeClassifier, TSRidgeRegressor
+from tensorswitch.estimators import (
+    StreamingRidgeClassifier,
+    StreamingRidgeRegressor,
+    TSRidgeClassifier,
+    TSRidgeRegressor,
+)
 
 SOLVERS = ["streaming", "matrix-free", "dual"]
 
@@ -448,3 +453,48 @@ def test_the_raw_form_is_that_of_the_paper():
     expected = solve_dual(torch.from_numpy(X), targets, weights, "mean")
     np.testing.assert_allclose(model.coef_, expected.weight.numpy(), rtol=1e-6, atol=1e-9)
     assert not model.intercept_.any()
+
+
+@pytest.mark.parametrize("kind", [TSRidgeRegressor, StreamingRidgeRegressor])
+def test_a_first_chunk_that_hides_the_columns_is_reported(kind):
+    X = np.random.default_rng(0).normal(size=(20, 4))
+    model = kind().partial_fit(X[:1], X[:1, 0])
+    with pytest.warns(UserWarning, match="4 of 4 columns were constant in the first chunk"):
+        model.partial_fit(X[1:], X[1:, 0])
+    given = kind(standardize=(0.0, 1.0)).partial_fit(X[:1], X[:1, 0])
+    given.partial_fit(X[1:], X[1:, 0])  # no warning
+
+
+@pytest.mark.parametrize("kind", [TSRidgeClassifier, StreamingRidgeClassifier])
+def test_forgetting_is_checked_and_stays(kind):
+    X, y = load_iris(return_X_y=True)
+    for wrong in (0, 1.5):
+        with pytest.raises(ValueError, match=r"forgetting must be in \(0, 1\]"):
+            kind(forgetting=wrong).fit(X, y)
+    model = kind().partial_fit(X, y, classes=[0, 1, 2]).set_params(forgetting=0.5)
+    with pytest.raises(ValueError, match=r"forgetting was 1\.0 for earlier rows and is now 0\.5"):
+        model.partial_fit(X, y)
+    assert model._sums().rows == 150
+
+
+def test_rows_are_forgotten_once_however_many_parts_a_chunk_has(monkeypatch):
+    X, y = load_iris(return_X_y=True)
+    parts = [slice(start, start + 50) for start in range(0, 150, 50)]
+    monkeypatch.setattr(StreamingRidgeClassifier, "_chunks", lambda *_: parts)
+    model = StreamingRidgeClassifier(forgetting=0.5).fit(X, y)
+    assert model._sums().rows == 150
+    assert model.partial_fit(X, y)._sums().rows == 225
+
+
+def test_classes_may_be_passed_in_every_call():
+    X, y = load_iris(return_X_y=True)
+    start = TSRidgeClassifier(gates=4, random_state=0).partial_fit(X[:100], y[:100], [0, 1])
+    start.partial_fit(X[100:], y[100:]).partial_fit(X[:10], y[:10], [0, 1])
+    assert start.classes_.tolist() == [0, 1, 2]
+    assert start.partial_fit(X[:10], y[:10], [0, 7]).classes_.tolist() == [0, 1, 2, 7]
+
+
+def test_an_unknown_scaling_is_named():
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match=r"'columns', 'common', .* got 'rows'"):
+        TSRidgeClassifier(standardize="rows").fit(X, y)

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
-from sklearn.datasets import load_diabetes, load_digits
+from sklearn.datasets import load_diabetes, load_digits, load_iris
+from sklearn.exceptions import NotFittedError
 
 from tensorswitch.estimators import (
     StreamingRidgeClassifier,
@@ -52,3 +53,18 @@ def test_a_loaded_image_model_cannot_be_continued(tmp_path):
     loaded = load_estimator(tmp_path / "model")
     with pytest.raises(ValueError, match="cannot be updated"):
         loaded.partial_fit(IMAGES, LABELS)
+
+
+def test_weights_of_classes_may_have_numpy_keys(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    model = TSRidgeClassifier(
+        gates=4, class_weight=dict(zip(np.unique(y), [1.0, 2.0, 3.0], strict=True))
+    )
+    save_estimator(model.fit(X, y), tmp_path / "model")
+    assert load_estimator(tmp_path / "model").class_weight == {0: 1.0, 1: 2.0, 2: 3.0}
+
+
+def test_models_must_be_fitted(tmp_path):
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        save_estimator(TSRidgeClassifier(), tmp_path / "model")
+    assert not list(tmp_path.iterdir())

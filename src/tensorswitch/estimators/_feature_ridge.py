@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tensorswitch._checks import from_numpy
+from tensorswitch._checks import check_factor, from_numpy
 from tensorswitch._memory import available_memory
 from tensorswitch._progress import progress_bar
 from tensorswitch.estimators._front import Scaling, rows_of
 from tensorswitch.estimators._merging import Mergeable
-from tensorswitch.estimators._ridge_base import Fitted, row_hashes_of
+from tensorswitch.estimators._ridge_base import Fitted, row_hashes_of, warn_of_ignored
 from tensorswitch.explain import Explanation
 from tensorswitch.ridge import FeatureRows, FeatureStatistics, gram_bytes
 from tensorswitch.ridge.dispatch import Solved
@@ -64,6 +64,7 @@ class FeatureRidge(Mergeable):
 
     gates: Any = 1
     _gated = False
+    _given_features = True  # the columns of X are the features
     solver: str
     components: Any = None
     random_state: Any = 0
@@ -71,6 +72,7 @@ class FeatureRidge(Mergeable):
     def _fit(self, X: Any, targets: np.ndarray, sample_weight: np.ndarray | None) -> Solved:
         """Sum all rows, a chunk at a time, and solve."""
         penalties(self.alpha, 1.0, self.selection)
+        check_factor(forgetting=self.forgetting)
         weight = None if sample_weight is None else from_numpy(sample_weight)
         hashes = row_hashes_of(X)
         fitted = self._new(X, targets, weight, hashes)
@@ -84,8 +86,11 @@ class FeatureRidge(Mergeable):
                 for x in self._variants(X[part], fitted):
                     if statistics is None:
                         statistics = self._new_statistics(fitted, x, t)
+                        statistics.forgetting = 1.0  # among the rows of a call, nothing is
                     statistics.update(x, t, s, fold_of_hashes(hashes[part], statistics.folds))
                 bar(len(t), note="sums")
+        if statistics is not None:
+            statistics.forgetting = self.forgetting
         self._keep(fitted, "streaming", statistics, None)
         return Solved(self.solution_, "streaming", statistics, None)
 
@@ -162,6 +167,8 @@ class FeatureRidge(Mergeable):
             x = fitted.front(X[:1])
             sums = self._new_statistics(fitted, x, self._scaled(targets[:1], fitted))
             self._keep(fitted, "streaming", sums, None)
+        elif self._given_features:
+            warn_of_ignored(X, self._fitted.front.scaling)
         self._add(X, targets, sample_weight, FeatureStatistics.update)
 
     def _remove(self, X: Any, targets: np.ndarray, sample_weight: np.ndarray | None) -> None:
@@ -170,7 +177,7 @@ class FeatureRidge(Mergeable):
     def _add(self, X: Any, targets: Any, sample_weight: Any, method: Any) -> None:
         """Add rows to the sums or remove them, all or none of them."""
         weight = None if sample_weight is None else from_numpy(sample_weight)
-        fitted, sums = self._fitted, self._sums()
+        fitted, sums = self._fitted, self._same_forgetting()
         fold = fold_of_hashes(row_hashes_of(X), sums.folds)
         parts = list(self._chunks(X, fitted))
         several = len(parts) > 1 or self._variant_count(fitted) > 1
@@ -179,6 +186,9 @@ class FeatureRidge(Mergeable):
             t = self._scaled(targets[part], fitted)
             for x in self._variants(X[part], fitted):
                 method(changed, x, t, None if weight is None else weight[part], fold[part])
+                if several:
+                    changed.forgetting = 1.0  # the rows before the call are forgotten once
+        changed.forgetting = self.forgetting
         self._statistics, self._solution = changed, None
 
     def _chunks(self, X: Any, fitted: Fitted) -> Iterator[slice]:

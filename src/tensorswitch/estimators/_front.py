@@ -49,8 +49,8 @@ class Scaling(NamedTuple):
             centre, deviation = (np.broadcast_to(np.asarray(m, float), features) for m in moments)
         except (TypeError, ValueError) as error:
             raise ValueError(
-                "standardize must be True, False, 'auto', 'common', or a pair of means and "
-                f"standard deviations with {features} numbers each; got {moments!r}"
+                "standardize must be True, False, 'auto', 'columns', 'common', or a pair of means "
+                f"and standard deviations with {features} numbers each; got {moments!r}"
             ) from error
         if not (
             np.isfinite(centre).all() and np.isfinite(deviation).all() and (deviation >= 0).all()
@@ -63,6 +63,17 @@ class Scaling(NamedTuple):
             return X
         result: np.ndarray = ((X - self.centre) * self.factor).astype(X.dtype)
         return result
+
+    def ignored(self, X: Any) -> np.ndarray:
+        """Return the columns that were constant when the scaling was fitted, but vary in X."""
+        if self.centre is None or self.factor is None:
+            return np.empty(0, dtype=np.int64)
+        columns = np.flatnonzero(self.factor == 0)
+        centre = self.centre[columns]
+        varies = np.zeros(len(columns), dtype=bool)
+        for _, rows in rows_of(X[:, columns]):
+            varies |= (np.abs(rows - centre) > 1e-6 * np.abs(centre)).any(0)
+        return columns[varies]
 
 
 class Front(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,13 +10,15 @@ import torch
 from torch import Tensor
 
 CALIBRATED_ROWS = 2_000
+FADED = 1e-3  # of the largest weight, below which rows are forgotten
 
 
 class HeldRows(NamedTuple):
     """A sample of rows to calibrate with: those with the lowest hashes.
 
-    ``outputs`` are those of readouts that have not seen the row, or None as long as they are left
-    to the sums of the folds.
+    A row that is repeated with the same class is held once, with the sum of its weights, so that
+    tables with few different rows are sampled as a whole. ``outputs`` are those of readouts that
+    have not seen the row, or None as long as they are left to the sums of the folds.
     """
 
     hashes: Tensor
@@ -26,7 +29,7 @@ class HeldRows(NamedTuple):
 
     @property
     def bound(self) -> int | None:
-        """Hash that a row must fall below to be taken, or None as long as all are taken."""
+        """Largest hash of a row that is taken, or None as long as all are taken."""
         return int(self.hashes.max()) if len(self.hashes) >= CALIBRATED_ROWS else None
 
     @classmethod
@@ -53,14 +56,35 @@ class HeldRows(NamedTuple):
         return both.lowest()
 
     def lowest(self) -> HeldRows:
-        return self.only(np.sort(self.hashes.argsort(stable=True)[:CALIBRATED_ROWS].numpy()))
+        rows, weight = lowest_rows(self.hashes.numpy(), self.places, self.weight)
+        return self.only(rows)._replace(weight=weight)
 
-    def without(self, hashes: Tensor) -> HeldRows:
-        left = hashes.tolist()
-        keep = []
-        for place, value in enumerate(self.hashes.tolist()):
-            if value in left:
-                left.remove(value)
-            else:
-                keep.append(place)
-        return self.only(np.array(keep, dtype=np.int64))
+    def without(self, hashes: Tensor, places: np.ndarray, weight: np.ndarray) -> HeldRows:
+        """Subtract the weights of rows, and drop those that have none left."""
+        removed: dict[tuple[int, int], float] = defaultdict(float)
+        for key, less in zip(
+            zip(hashes.tolist(), places.tolist(), strict=True), weight.tolist(), strict=True
+        ):
+            removed[key] += less
+        keys = zip(self.hashes.tolist(), self.places.tolist(), strict=True)
+        left = self.weight - np.array([removed.get(key, 0.0) for key in keys])
+        kept = np.flatnonzero(left > 1e-9 * self.weight)
+        return self.only(kept)._replace(weight=left[kept], outputs=None)
+
+    def faded(self, factor: float) -> HeldRows:
+        """Multiply the weights, and drop rows whose weight no longer matters."""
+        kept = np.flatnonzero(self.weight > FADED * self.weight.max(initial=0))
+        return self.only(kept)._replace(weight=factor * self.weight[kept], outputs=None)
+
+
+def lowest_rows(
+    hashes: np.ndarray, places: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places of rows of the lowest hashes, each class once, and the sums of weights."""
+    order = np.lexsort((places, hashes))
+    rows, classes = hashes[order], places[order]
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = (rows[1:] != rows[:-1]) | (classes[1:] != classes[:-1])
+    starts = np.flatnonzero(new)
+    total = np.add.reduceat(weight[order], starts) if len(starts) else np.empty(0)
+    return order[starts[:CALIBRATED_ROWS]], total[:CALIBRATED_ROWS]

@@ -92,6 +92,8 @@ class Mergeable(TSRidgeBase):
                 "start both from without_rows() of the same model"
             )
         other = copy(other)
+        self._sums()  # which a model that was loaded does not have
+        other._sums()
         if hasattr(self, "classes_"):
             self._grow(other.classes_)
             other._grow(self.classes_)

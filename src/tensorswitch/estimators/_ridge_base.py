@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
-from tensorswitch._checks import check_positive, from_numpy
+from tensorswitch._checks import check_factor, check_positive, from_numpy
 from tensorswitch._memory import available_memory
 from tensorswitch._progress import progress_bar
 from tensorswitch.estimators._explaining import ExplainedRidge
@@ -104,6 +105,7 @@ class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[mis
     def _fit(self, X: Any, targets: np.ndarray, sample_weight: np.ndarray | None) -> Solved:
         """Fit all rows at once, with any solver."""
         penalties(self.alpha, 1.0, self.selection)
+        check_factor(forgetting=self.forgetting)
         weight = None if sample_weight is None else from_numpy(sample_weight)
         hashes = row_hashes_of(X)
         fitted = self._new(X, targets, weight, hashes)
@@ -137,8 +139,9 @@ class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[mis
         hashes = row_hashes_of(X)
         if not first:
             fitted = self._fitted
+            warn_of_ignored(X, fitted.front.scaling)
             rows = self._inputs(X, fitted), self._scaled(targets, fitted), weight
-            statistics = self._sums()
+            statistics = self._same_forgetting()
             statistics.update(*rows, fold_of_hashes(hashes, statistics.folds))
             self._solution = None
             return
@@ -187,6 +190,16 @@ class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[mis
         statistics.remove(*rows, fold_of_hashes(row_hashes_of(X), statistics.folds))
         self._solution = None
 
+    def _same_forgetting(self) -> RidgeStatistics:
+        """Return the sums, or raise if the parameter was changed after the first rows."""
+        sums = self._sums()
+        if sums.forgetting != self.forgetting:
+            raise ValueError(
+                f"forgetting was {sums.forgetting} for earlier rows and is now {self.forgetting}; "
+                "it cannot be changed"
+            )
+        return sums
+
     def _sums(self) -> RidgeStatistics:
         if self._statistics is not None:
             return self._statistics
@@ -194,7 +207,7 @@ class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[mis
             f"the model was fitted by the {self.solver_!r} solver, which cannot be updated; "
             "fit it with solver='streaming'"
         )
-        if self._problem is None and self.solver_ == "streaming":
+        if self._problem is None and self.solver_ in ("streaming", "dual"):
             raise ValueError(
                 "the model was loaded from a file, which has no sums of its rows, so it cannot be "
                 "updated; fit it again, and keep the sums with RidgeStatistics.save"
@@ -253,7 +266,7 @@ class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[mis
         named = {"columns": "columns", "common": "common", True: "columns", False: "none"}
         plain = isinstance(given, str | bool | np.bool_)
         if plain and given != "auto" and given not in named:
-            Scaling.given(None, X.shape[1])  # raises
+            Scaling.given(given, X.shape[1])  # raises
         if not plain:
             return Scaling.given(given, X.shape[1])
         found = moments(X, weight)
@@ -388,6 +401,21 @@ class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[mis
 
     def _started(self) -> bool:
         return hasattr(self, "solver_")
+
+
+def warn_of_ignored(X: Any, scaling: Scaling) -> None:
+    """Warn if most columns vary that the scaling of the first chunk took for constant.
+
+    Of a few, such as pixels at the border, nobody has to know.
+    """
+    if 2 * len(found := scaling.ignored(X)) > X.shape[1]:
+        warnings.warn(
+            f"{len(found)} of {X.shape[1]} columns were constant in the first chunk and are "
+            "ignored in all others; begin with a larger chunk, or pass means and standard "
+            "deviations as standardize=",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def row_hashes_of(X: Any) -> Tensor:

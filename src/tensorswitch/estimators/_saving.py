@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from tensorswitch._files import read_tensors, write_tensors
@@ -46,6 +47,8 @@ def save_estimator(model: Any, path: str | Path, **notes: Any) -> None:
     ------
     TypeError
         If it is not such an estimator, or a parameter cannot be stored.
+    NotFittedError
+        If it is not fitted.
 
     See Also
     --------
@@ -67,6 +70,8 @@ def save_estimator(model: Any, path: str | Path, **notes: Any) -> None:
     name = type(model).__name__
     if not isinstance(model, _known(name) or ()):
         raise TypeError(f"only estimators of tensorswitch can be saved, got {type(model)}")
+    if hasattr(model, "fit"):
+        check_is_fitted(model)
     if hasattr(type(model), "solution_"):
         getattr(model, "solution_", None)  # solves the readout if that is pending
         if hasattr(model, "_calibrated"):
@@ -159,8 +164,8 @@ def _encode(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, np.ndarray):
         return _encode_array(value, place, tensors)
     if isinstance(value, dict):
-        pairs = [[k, _encode(v, f"{place}.{k}", tensors)] for k, v in value.items()]
-        return {"dict": pairs}
+        named = ((k.item() if isinstance(k, np.generic) else k, v) for k, v in value.items())
+        return {"dict": [[k, _encode(v, f"{place}.{k}", tensors)] for k, v in named]}
     if isinstance(value, list) or type(value) is tuple:
         items = [_encode(v, f"{place}.{i}", tensors) for i, v in enumerate(value)]
         return items if isinstance(value, list) else {"tuple": items}

@@ -146,6 +146,7 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
     fit_intercept = True
     selection = "cv"
     forgetting = 1.0
+    _given_features = False
     n_features_in_: int
     image_shape_: tuple[int, int, int]
 

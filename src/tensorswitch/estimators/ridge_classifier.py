@@ -11,11 +11,11 @@ import torch
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import check_is_fitted
 
 from tensorswitch.estimators._changing_classes import ChangingClasses
-from tensorswitch.estimators._held_rows import CALIBRATED_ROWS, HeldRows
+from tensorswitch.estimators._held_rows import HeldRows, lowest_rows
 from tensorswitch.estimators._labels import check_classes, check_partial_fit, class_places
 from tensorswitch.estimators._merging import Mergeable
 from tensorswitch.estimators._ridge_base import can_update, row_hashes_of
@@ -161,7 +161,7 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses, Mergeable):  # type: i
         y : array-like of shape (n_samples,)
             Class labels. Later chunks may contain new ones.
         classes : array-like of shape (n_classes,), optional
-            All labels of the first chunk, and more if they are known. Required in the first call.
+            All labels of the chunk, and more if they are known. Required in the first call.
         sample_weight : array-like of shape (n_samples,), optional
             Weights of the samples, 1 by default. A weight of two is a repeated sample.
 
@@ -171,11 +171,11 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses, Mergeable):  # type: i
             The fitted estimator.
         """
         first = not self._started()
-        known = check_partial_fit(None if first else self.classes_, classes)
+        known = check_partial_fit(None, classes) if first else self.classes_
         X, y = self._validated(X, y, first)
         check_classification_targets(y)
         if not first:
-            self._grow(y)
+            self._grow(y if classes is None else np.concatenate([y, unique_labels(classes)]))
             known = self.classes_
         places = class_places(y, known)
         weight = self._class_weights(X, None, places, known, self._weights(X, sample_weight))
@@ -184,8 +184,8 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses, Mergeable):  # type: i
         if first:
             self._held = self._sample(X, places, weight, None)
         else:
-            held = self._sample(X, places, weight, None, self._held.bound)
-            self._held = self._held.joined(held)
+            before = self._held if self.forgetting == 1 else self._held.faded(self.forgetting)
+            self._held = before.joined(self._sample(X, places, weight, None, before.bound))
         self._lazy = {}
         return self
 
@@ -218,7 +218,8 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses, Mergeable):  # type: i
             X, None, places, self.classes_, self._weights(X, sample_weight)
         )
         self._remove(X, self._targets(places, len(self.classes_), X.dtype), weight)
-        self._held = self._held.without(row_hashes_of(X))
+        each = np.ones(len(places)) if weight is None else weight.astype(np.float64)
+        self._held = self._held.without(row_hashes_of(X), places, each)
         self._lazy = {}
         return self
 
@@ -265,14 +266,15 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses, Mergeable):  # type: i
             known &= np.isfinite(outputs).all(1)
         hashes = row_hashes_of(X)
         if bound is not None:  # without features of rows that would be dropped again
-            known &= hashes.numpy() < bound
+            known &= hashes.numpy() <= bound
             if not known.any():
                 return HeldRows.none(self._held.x)
         rows = np.flatnonzero(known)
-        rows = rows[np.argsort(hashes.numpy()[rows], kind="stable")[:CALIBRATED_ROWS]]
+        first, total = lowest_rows(hashes.numpy()[rows], places[rows], weight[rows])
+        rows = rows[first]
         x = self._fitted.front(X[rows])
         outputs = None if outputs is None else outputs[rows]
-        return HeldRows(hashes[torch.from_numpy(rows)], x, places[rows], weight[rows], outputs)
+        return HeldRows(hashes[torch.from_numpy(rows)], x, places[rows], total, outputs)
 
     def _calibrated(self) -> Calibration:
         """Fit the temperature to outputs for rows that their readout has not seen."""
@@ -281,12 +283,10 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses, Mergeable):  # type: i
             outputs = held.outputs if held.outputs is not None else self._left_out(held)
             known = np.isfinite(outputs).all(1)
             self._lazy["score"] = self._left_out_score(outputs[known], held.only(known))
-            if not known.any():
-                known, outputs = np.ones(1, bool), np.ones((1, outputs.shape[1]))
-                held = held.only(np.zeros(1, dtype=np.int64))._replace(places=np.ones(1, int))
-            self._lazy["calibration"] = fit_temperature(
-                outputs[known], held.places[known], held.weight[known]
-            )
+            rows = outputs[known], held.places[known], held.weight[known]
+            if not known.any():  # as if there were one row of the second class
+                rows = np.ones((1, outputs.shape[1])), np.ones(1, int), np.ones(1)
+            self._lazy["calibration"] = fit_temperature(*rows)
         found: Calibration = self._lazy["calibration"]
         return found
 

@@ -264,7 +264,7 @@ class FoldSums:
         Raises
         ------
         ValueError
-            If gates, switches, outputs, folds or devices differ.
+            If gates, switches, outputs, folds, forgetting or devices differ.
         """
         self._check_whole()
         other._check_whole()
@@ -281,7 +281,7 @@ class FoldSums:
             )
         if self.switch != other.switch:
             raise ValueError(f"the switches differ: {self.switch} and {other.switch}")
-        for name in ("out_features", "folds", "held_out"):
+        for name in ("out_features", "folds", "held_out", "forgetting"):
             if getattr(self, name) != getattr(other, name):
                 mine, theirs = getattr(self, name), getattr(other, name)
                 raise ValueError(f"{name} differ: {mine} and {theirs}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tensorswitch._checks import check_positive
+from tensorswitch._checks import check_factor, check_positive
 from tensorswitch.ridge._fold_sums import FoldSums, Rows
 from tensorswitch.ridge._gram import add_gram
 from tensorswitch.ridge._solution import Solution
@@ -98,8 +98,7 @@ class RidgeStatistics(FoldSums):
         folds: int = 1,
         held_out: bool = False,
     ) -> None:
-        if not 0 < forgetting <= 1:
-            raise ValueError(f"forgetting must be in (0, 1], got {forgetting}")
+        check_factor(forgetting=forgetting)
         if dtype not in (torch.float32, torch.float64):
             raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
         check_positive(out_features=out_features, folds=folds)
