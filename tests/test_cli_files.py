@@ -196,6 +196,29 @@ def test_missing_new_and_unseen_are_said_and_do_not_fail(folder):
     assert len(labels) == 3
 
 
+def test_predictions_do_not_replace_what_they_are_made_from(folder, monkeypatch, capsys):
+    data = houses(folder / "a.csv")
+    run("train", "--data", data, "--target", "price", "--method", "rr", "--out", "run")
+    before = [(folder / name).read_bytes() for name in ("a.csv", "run/model.safetensors")]
+    for model, target, what in (
+        ("run", "a.csv", "data"),
+        ("run", "run/model.safetensors", "model"),
+        ("run/model.safetensors", "run/model.safetensors", "model"),
+    ):
+        printed = fails(monkeypatch, capsys, "predict", model, data, "--out", target)
+        assert f"{target} is the file of the {what}; write predictions to another" in printed
+    assert [(folder / name).read_bytes() for name in ("a.csv", "run/model.safetensors")] == before
+
+
+def test_columns_that_are_left_out_are_named(folder):
+    write(
+        folder / "a.csv", ["who", "same", "x", "y"], [[f"w{i}", 1, i % 7, i % 2] for i in range(50)]
+    )
+    printed = run("train", "--data", "a.csv", "--method", "rr").output
+    assert "'who' has 50 different words in 50 rows and is left out" in printed
+    assert "'same' is constant and is left out" in printed
+
+
 def test_mistakes_end_in_one_line_that_says_where(folder, monkeypatch, capsys):
     data = houses(folder / "h.csv")
     said = lambda *a: fails(monkeypatch, capsys, *a)  # noqa: E731

@@ -139,3 +139,26 @@ def test_rows_without_a_target_are_left_out(tmp_path):
     problem = load_problem(path)
     assert len(problem) == 30
     assert "10 rows without a value of 'y' are left out" in problem.notes
+
+
+def test_new_rows_are_read_as_the_training_rows_were_written():
+    """One cell that does not fit makes no others ambiguous."""
+    numbers = Table("t", {"n": np.array([1.5, 2.5])}, formats={"n": "comma"})
+    dates = Table("t", {"n": days("2023-02-05", "2023-11-25")}, formats={"n": "swapped date"})
+    encoders = [TableEncoder.fit(table) for table in (numbers, dates)]
+    assert [e.kinds for e in encoders] == [{"n": "comma"}, {"n": "swapped date"}]
+    again = [TableEncoder.from_json(json.loads(json.dumps(e.to_json()))) for e in encoders]
+    assert again == encoders
+    new = Table("new", {"n": words("1,5", "unknown", "2,5")})
+    np.testing.assert_array_equal(encoders[0](new)[[0, 2]], encoders[0](numbers))
+    (note,) = encoders[0].surprises(new)
+    assert "1 row with a value that is not a number and counts as missing: 'unknown'" in note
+    new = Table("new", {"n": words("05/02/2023", "unknown", "25/11/2023")})
+    np.testing.assert_array_equal(encoders[1](new)[[0, 2]], encoders[1](dates))
+
+
+def test_a_wrong_way_of_writing_is_refused():
+    content = TableEncoder.fit(TRAIN).to_json()
+    content["columns"][0] = {**content["columns"][0], "written": "swapped date"}
+    with pytest.raises(ValueError, match="of kind 'number' cannot be written as 'swapped date'"):
+        TableEncoder.from_json(content)

@@ -10,7 +10,7 @@ import pytest
 
 from tensorswitch.data import DataError, is_table, read_table
 from tensorswitch.data import _csv as module
-from tensorswitch.data._text import as_dates, as_numbers
+from tensorswitch.data._text import best_conversion, converted
 
 TEXT = "size,colour,day\n1.5,red,2024-05-31\n,blue,\n3e2,NA,2024-06-01 12:30\n"
 
@@ -135,15 +135,89 @@ def test_infinity_counts_as_missing(tmp_path):
     ],
 )
 def test_dates(cells, first):
-    assert as_dates(cells)[0] == np.datetime64(first)
+    assert best_conversion(cells, "date")[0][0] == np.datetime64(first)
 
 
 @pytest.mark.parametrize("cells", [["2020-13-01"], ["yesterday"], ["2020-01-01", "soon"]])
 def test_what_is_no_date(cells):
-    assert as_dates(cells) is None
+    assert best_conversion(cells, "date") is None
 
 
 def test_what_is_no_number():
-    assert as_numbers(["1_000"]) is None
-    assert as_numbers(["1,5"]) is None
-    assert as_numbers(["", "?", " 2 "]).tolist()[2] == 2
+    assert best_conversion(["1_000"], "number") is None
+    assert best_conversion(["1,5,2"], "number") is None
+    assert best_conversion(["1,2345,678"], "number") is None
+    assert converted(["1,5"], "number") is None
+    assert converted(["", "?", " 2 "], "number").tolist()[2] == 2
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected", "written"),
+    [
+        (["4,367", "985"], [4367, 985], "grouped"),
+        (["1,234,567", "2,000,000"], [1234567, 2000000], "grouped"),
+        (["4,367", "1,200"], [4.367, 1.2], "comma"),  # with three decimals each
+        (["4,36", "985"], [4.36, 985], "comma"),
+        (["1.234,5", "12,25"], [1234.5, 12.25], "grouped comma"),
+        (["1,234.5", "-12.25"], [1234.5, -12.25], "grouped"),
+    ],
+)
+def test_commas_in_numbers(tmp_path, cells, expected, written):
+    path = tmp_path / "a.csv"
+    path.write_text("n;w\n" + "".join(f"{cell};x\n" for cell in cells))
+    table = read_table(path)
+    np.testing.assert_allclose(table.columns["n"], expected)
+    assert table.formats == {"n": written}
+    assert "comma" in table.notes[-1]
+    assert table.notes[-1].endswith("in 'n'")
+    path.write_text("n,w\n" + "".join(f'"{cell}",x\n' for cell in cells))
+    if written != "comma" or cells[0] == "4,36":  # between commas, three digits are thousands
+        np.testing.assert_allclose(read_table(path).columns["n"], expected)
+
+
+def test_the_order_of_day_and_month_is_that_of_the_whole_column(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "CHUNK", 2)
+    path = tmp_path / "a.csv"
+    path.write_text("day,n\n05/02/2023,1\n03/11/2023,2\n25/11/2023,3\n01/12/2023,4\n")
+    table = read_table(path)
+    days = ["2023-02-05", "2023-11-03", "2023-11-25", "2023-12-01"]
+    assert [str(day)[:10] for day in table.columns["day"]] == days
+    assert table.formats == {"day": "swapped date"}
+    path.write_text("day,n\n05/02/2023,1\n03/11/2023,2\n")
+    assert str(read_table(path, table.formats).columns["day"][0])[:10] == "2023-02-05"
+    unknown = read_table(path)
+    assert str(unknown.columns["day"][0])[:10] == "2023-05-02"
+    assert unknown.notes == (
+        "'day': the month is taken to come first in dates such as 05/02/2023, "
+        "which no date confirms",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("0.1,0.6,pos\n0.2,0.5,neg\n", ["c1", "c2", "c3"]),
+        ("country,2019,2020\nFrance,1,2\n", ["country", "2019", "2020"]),
+        ("0,1,2,label\n5,6,7,x\n", ["0", "1", "2", "label"]),
+        (",0,1,2\n0,5,6,7\n", ["c1", "0", "1", "2"]),
+        ("5,3,pos\n2,,neg\n", ["c1", "c2", "c3"]),
+        ("a,7\nb,c\n", ["a", "7"]),  # below a number, words: it is a name
+        ("7,8\n9,10\n", ["c1", "c2"]),
+    ],
+)
+def test_lines_of_names_are_told_from_rows(tmp_path, text, names):
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    table = read_table(path)
+    assert list(table.columns) == names
+    assert len(table) == text.count("\n") - (names[0] != "c1" or "0" in names)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_spaces_and_ends_of_lines(tmp_path, end):
+    path = tmp_path / "a.txt"
+    path.write_bytes(f'  a   b  label{end} 1.5  2  "x y"{end}22.5  3  z{end}'.encode())
+    table = read_table(path)
+    assert table.columns["a"].tolist() == [1.5, 22.5]
+    assert table.columns["label"].tolist() == ["x y", "z"]
+    assert table.notes == ("columns of a.txt are separated by spaces",)

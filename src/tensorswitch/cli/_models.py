@@ -150,6 +150,7 @@ def _train_method(problem: Problem, folder: Path, method: str, settings: dict[st
     from tensorswitch.experiments.summary import seconds
     from tensorswitch.experiments.trained import train_method
 
+    before = (folder / MODEL).exists()
     with stoppable(folder), progress_bar(method, err.is_terminal) as bar:
         fit = train_method(
             problem, folder, method, watch=lambda done, total, note: bar(note=note), **settings
@@ -160,7 +161,7 @@ def _train_method(problem: Problem, folder: Path, method: str, settings: dict[st
         f"{method}{note}: {_measures(fit.metrics)} on {rows} test rows, "
         f"fitted in {seconds(fit.fit_seconds)} s"
     )
-    say(f"Model: {folder / MODEL}")
+    say(f"Model: {folder / MODEL}" + (", in place of an earlier one" if before else ""))
 
 
 def _train_network(
@@ -235,8 +236,8 @@ def predict(
     id_column: Id = None,
 ) -> None:
     """Predict the rows of a file, in their order, with probabilities or intervals."""
-    if target is not None and target.is_dir():
-        raise ValueError(f"{target} is a folder; give the path of a file for the predictions")
+    if target is not None:
+        _check_output(target, model, data)
     found, rows = _predictions(model, data, id_column)
     if found.truth is not None:
         error = "" if found.class_names is None else f"error {100 * found.error:.2f} %"
@@ -272,6 +273,15 @@ def evaluate(model: Model, data: LabelledRows) -> None:
 
 
 MOST_CLASSES = 20  # of a confusion matrix in the terminal
+
+
+def _check_output(target: Path, model: Path, data: str) -> None:
+    """Raise if the predictions would replace what they are made from."""
+    if target.is_dir():
+        raise ValueError(f"{target} is a folder; give the path of a file for the predictions")
+    for path, what in ((Path(data), "data"), (model, "model"), (model / MODEL, "model")):
+        if target.exists() and path.exists() and target.samefile(path):
+            raise ValueError(f"{target} is the file of the {what}; write predictions to another")
 
 
 def _predictions(model: Path, data: str, id_column: str | None, need_truth: bool = False) -> Any:

@@ -8,18 +8,18 @@ import gzip
 import io
 import lzma
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from tensorswitch.data._text import KINDS, as_dates, as_numbers, as_words
+from tensorswitch.data._text import FORMATS, converted, is_missing, is_number, is_surely_grouped
 from tensorswitch.data.readers import DataError
 
-SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
 CHUNK = 50_000  # rows that are held as text
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 FALLBACK = "cp1252"
@@ -28,101 +28,188 @@ _MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff",
 
 
 def read_csv(
-    path: Path, kinds: dict[str, str] | None = None
-) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Return the columns of a file by name, and notes on how it was read.
+    path: Path, formats: dict[str, str] | None = None
+) -> tuple[dict[str, np.ndarray], dict[str, str], list[str]]:
+    """Return the columns of a file by name, how they are written, and notes on the reading.
 
-    ``kinds`` says what some columns contain: "number", "date" or "words".
+    ``formats`` says how some columns are written, a key of :data:`FORMATS` each.
     """
     notes: list[str] = []
     encoding = _encoding(path)
     try:
-        columns = _read(path, encoding, dict(kinds or {}), notes)
+        columns, found = _read(path, encoding, dict(formats or {}), notes)
     except UnicodeDecodeError:
         if encoding != "utf-8":
             raise
         notes = [f"text of {path.name} is not UTF-8; it was read as Windows-1252"]
-        columns = _read(path, FALLBACK, dict(kinds or {}), notes)
-    return columns, notes
+        columns, found = _read(path, FALLBACK, dict(formats or {}), notes)
+    return columns, found, notes
 
 
 def _read(
     path: Path, encoding: str, given: dict[str, str], notes: list[str]
-) -> dict[str, np.ndarray]:
+) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     with _lines(path, encoding) as lines:
-        names, separator = _header(path, lines, notes)
-    kinds = {name: given.get(name, KINDS[0]) for name in names}
+        layout = _layout(path, lines, notes)
+    formats = {name: given.get(name, "number") for name in layout.names}
     parts: list[dict[str, np.ndarray]] = []
     at_first: dict[str, str] | None = None
-    while at_first != kinds:  # again if a later chunk has shown that a column is something else
+    while at_first != formats:  # again if a later chunk has shown that a column is something else
         at_first, parts = None, []
         with _lines(path, encoding) as lines:
-            for part in _parts(path, lines, names, separator, kinds, given):
+            for part in _parts(path, lines, layout, formats, given):
                 parts.append(part)
-                at_first = at_first or dict(kinds)
+                at_first = at_first or dict(formats)
         if not parts:
             break
     if not parts:
         raise DataError(f"{path} has a line of column names but no rows")
-    return {name: np.concatenate([part[name] for part in parts]) for name in names}
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in layout.names}
+    notes += _remarks(columns, formats, given, layout.slashed)
+    return columns, formats
+
+
+def _remarks(
+    columns: dict[str, np.ndarray],
+    formats: dict[str, str],
+    given: dict[str, str],
+    slashed: set[str],
+) -> list[str]:
+    """Say how numbers and dates were read that others may mean otherwise."""
+    said = {
+        "grouped": "commas separate thousands",
+        "comma": "commas are decimal",
+        "grouped comma": "commas are decimal, points separate thousands",
+    }
+    notes = []
+    for written, text in said.items():
+        names = [repr(n) for n, found in formats.items() if found == written and n not in given]
+        if names:
+            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+            notes.append(f"{text} in {', '.join(names[:5])}{more}")
+    for name in sorted(slashed - set(given)):
+        column = columns[name]
+        if formats[name] == "date" and not (_day_of_month(column) > 12).any():
+            notes.append(
+                f"{name!r}: the month is taken to come first in dates such as "
+                f"{_with_slashes(column)}, which no date confirms"
+            )
+    return notes
+
+
+def _day_of_month(dates: np.ndarray) -> np.ndarray:
+    known = dates[~np.isnat(dates)]
+    days: np.ndarray = (known.astype("datetime64[D]") - known.astype("datetime64[M]")).astype(int)
+    return days + 1
+
+
+def _with_slashes(dates: np.ndarray) -> str:
+    year, month, day = str(dates[~np.isnat(dates)][0])[:10].split("-")
+    return f"{month}/{day}/{year}"
+
+
+class _Layout(NamedTuple):
+    """The columns of a file; ``slashed`` collects those of dates with slashes."""
+
+    names: list[str]
+    separator: str
+    has_names: bool
+    slashed: set[str]
+
+    def reader(self, lines: Iterable[str], strict: bool = True) -> Any:
+        spaces = self.separator == " "
+        if spaces:
+            lines = (line.strip() + "\n" for line in lines)
+        return csv.reader(lines, delimiter=self.separator, strict=strict, skipinitialspace=spaces)
 
 
 def _parts(
     path: Path,
     lines: IO[str],
-    names: list[str],
-    separator: str,
-    kinds: dict[str, str],
+    layout: _Layout,
+    formats: dict[str, str],
     given: dict[str, str],
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Yield chunks of converted columns, moving on ``kinds`` where a column does not fit."""
-    reader = csv.reader(lines, delimiter=separator, strict=True)
-    comma = separator != ","
-    rows = _rows(path, reader, names, comma)
+    """Yield chunks of converted columns, moving on ``formats`` where a column does not fit."""
+    rows = _rows(path, layout.reader(lines), layout)
     while chunk := list(islice(rows, CHUNK)):
-        converted = {}
-        for place, name in enumerate(names):
+        columns = {}
+        for place, name in enumerate(layout.names):
             cells = [row[place] for row in chunk]
-            column = _converted(cells, kinds[name], comma)
+            column = _fitting(cells, formats[name], layout.separator)
             while column is None:
-                kinds[name] = "words" if name in given else KINDS[KINDS.index(kinds[name]) + 1]
-                column = _converted(cells, kinds[name], comma)
-            converted[name] = column
-        yield converted
+                formats[name] = _next(formats[name], given.get(name))
+                column = _fitting(cells, formats[name], layout.separator)
+            columns[name] = column
+            if FORMATS[formats[name]] == "date" and any("/" in cell[:3] for cell in cells):
+                layout.slashed.add(name)
+        yield columns
 
 
-def _converted(cells: list[str], kind: str, comma: bool) -> np.ndarray | None:
-    if kind == "number":
-        return as_numbers(cells, comma)
-    return as_dates(cells) if kind == "date" else as_words(cells)
+def _fitting(cells: list[str], written: str, separator: str) -> np.ndarray | None:
+    """Convert a column; where both are possible, commas are decimal unless they separate."""
+    if written == "grouped" and separator != "," and not is_surely_grouped(cells):
+        return None
+    return converted(cells, written)
 
 
-def _rows(path: Path, reader: Any, names: list[str], comma: bool) -> Iterator[list[str]]:
+def _next(written: str, given: str | None) -> str:
+    """Return the format to try next; a kind that is given is kept, or else the text."""
+    order = list(FORMATS)
+    following = order[order.index(written) + 1]
+    return following if given is None or FORMATS[following] == FORMATS[given] else "words"
+
+
+def _rows(path: Path, reader: Any, layout: _Layout) -> Iterator[list[str]]:
     """Yield the rows below the names, of one length; blank lines are skipped."""
-    first = True
+    first = layout.has_names
     try:
         for row in reader:
             if not row:
                 continue
-            if len(row) != len(names):
+            if len(row) != len(layout.names):
                 raise DataError(
                     f"{path}, line {reader.line_num}: {len(row)} fields, "
-                    f"but there are {len(names)} columns"
+                    f"but there are {len(layout.names)} columns"
                 )
-            if not first or not _is_header(row, comma):
+            if not first:
                 yield row
             first = False
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num}: {error}") from None
 
 
-def _is_header(row: list[str], comma: bool) -> bool:
-    """Return whether a first line has names, of which at least one is not a number."""
-    return as_numbers(row, comma) is None
+def _is_header(row: list[str], second: list[str] | None) -> bool:
+    """Return whether a first line has names.
+
+    It has if no cell is a number. If some are, as in a table with a column for each year, it is
+    taken for a row of data if the numbers do not look like names, and those of the second line are
+    in the same columns. If all are, it is one, unless they count the columns after an empty cell.
+    """
+    numbers = [is_number(cell) and not is_missing(cell) for cell in row]
+    if all(number or is_missing(cell) for number, cell in zip(numbers, row, strict=True)):
+        return not row[0].strip() and len(row) > 2 and _count([cell.strip() for cell in row[1:]])
+    if not any(numbers) or second is None or len(second) != len(row):
+        return True
+    alike = all(
+        is_missing(below) or is_missing(cell) or is_number(below) == number
+        for cell, below, number in zip(row, second, numbers, strict=True)
+    )
+    named = [cell.strip() for cell, number in zip(row, numbers, strict=True) if number]
+    return not alike or _count(named)
 
 
-def _header(path: Path, lines: IO[str], notes: list[str]) -> tuple[list[str], str]:
-    """Return the names of the columns and the separator."""
+def _count(names: list[str]) -> bool:
+    """Return whether numbers are names: years, or each the next one of the other."""
+    if not all(name.isdecimal() for name in names):
+        return False
+    values = [int(name) for name in names]
+    follow = all(b == a + 1 for a, b in pairwise(values)) and (len(values) > 1 or values[0] < 2)
+    return follow or (len(set(values)) == len(values) and all(1800 <= v < 2200 for v in values))
+
+
+def _layout(path: Path, lines: IO[str], notes: list[str]) -> _Layout:
+    """Return the names of the columns, the separator, and whether the first line has the names."""
     sample = "".join(islice((line for line in lines if line.strip()), 3))
     if not sample:
         raise DataError(
@@ -131,16 +218,20 @@ def _header(path: Path, lines: IO[str], notes: list[str]) -> tuple[list[str], st
     if "\0" in sample:
         raise DataError(f"{path} is not a text file: it contains zero bytes")
     separator = _separator(sample)
-    reader = csv.reader(io.StringIO(sample), delimiter=separator)
+    layout = _Layout([], separator, True, set())
+    # The sample may end within quotes.
+    reader = layout.reader(io.StringIO(sample, newline=""), strict=False)
     try:
-        first = next(row for row in reader if row)
+        first, second, *_ = [*(row for row in reader if row), None]
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num}: {error}") from None
+    assert first is not None
     if separator != ",":
         notes.append(f"columns of {path.name} are separated by {SEPARATORS[separator]}")
-    if not _is_header(first, separator != ","):
+    if not _is_header(first, second):
         notes.append(f"no line of column names in {path.name}; columns are called c1, c2, …")
-        return [f"c{i}" for i in range(1, len(first) + 1)], separator
+        names = [f"c{i}" for i in range(1, len(first) + 1)]
+        return layout._replace(names=names, has_names=False)
     names = [name.strip() or f"c{i}" for i, name in enumerate(first, 1)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         places = ", ".join(str(i) for i, name in enumerate(names, 1) if name == twice[0])
@@ -148,23 +239,26 @@ def _header(path: Path, lines: IO[str], notes: list[str]) -> tuple[list[str], st
             f"{path}, line 1: several columns are called {twice[0]!r} (columns {places}); "
             "names must be unique"
         )
-    return names, separator
+    return layout._replace(names=names)
 
 
 def _separator(sample: str) -> str:
     """Return the separator that gives the most columns, the same number on the first lines."""
 
     def merit(separator: str) -> tuple[bool, int, bool]:
+        reader = _Layout([], separator, True, set()).reader(io.StringIO(sample, newline=""), False)
         try:
-            rows = list(csv.reader(io.StringIO(sample), delimiter=separator))
+            counts = [len(row) for row in reader if row]
         except csv.Error:
             return False, 0, False
-        counts = [len(row) for row in rows if row]
         # Among ties the comma loses, since it may separate decimals.
         return min(counts) == max(counts) > 1, counts[0], separator != ","
 
-    best = max(SEPARATORS, key=merit)
-    return best if merit(best)[1] > 1 else ","
+    others = [separator for separator in SEPARATORS if separator != " "]
+    best = max(others, key=merit)
+    if merit(best)[1] > 1:
+        return best
+    return " " if merit(" ")[0] else ","
 
 
 def _encoding(path: Path) -> str:

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "?", "#n/a", "nat", "-nan", "<na>"))
-KINDS = ("number", "date", "words")  # a column that is not the first is tried as the next
-_ISO = re.compile(r"(\d{4})[-/](\d\d?)[-/](\d\d?)(?:[ T](\d\d?):(\d\d)(?::(\d\d)(?:\.\d+)?)?)?Z?")
-_DAYS = re.compile(r"(\d\d?)[./-](\d\d?)[./-](\d{4})(?:[ T](\d\d?):(\d\d)(?::(\d\d)(?:\.\d+)?)?)?")
+# How a column can be written; one that does not fit is tried as the next.
+FORMATS = {
+    "number": "number",
+    "grouped": "number",  # 1,234.5
+    "comma": "number",  # 1234,5
+    "grouped comma": "number",  # 1.234,5
+    "date": "date",  # 2024-05-31, 5/31/2024 or 31.5.2024
+    "swapped date": "date",  # 31/5/2024 or 5.31.2024
+    "words": "words",
+}
+_CLOCK = r"(?:[ T](\d\d?):(\d\d)(?::(\d\d)(?:\.\d+)?)?)?"
+_ISO = re.compile(rf"(\d{{4}})[-/](\d\d?)[-/](\d\d?){_CLOCK}Z?")
+_DAYS = re.compile(rf"(\d\d?)([./-])(\d\d?)[./-](\d{{4}}){_CLOCK}")
 _COMMA = re.compile(r"[-+]?\d+(?:,\d+)?(?:[eE][-+]?\d+)?")
+_GROUPED = re.compile(r"[-+]?\d{1,3}(?:,\d{3})*(?:\.\d+)?")
+_GROUPED_COMMA = re.compile(r"[-+]?\d{1,3}(?:\.\d{3})*(?:,\d+)?")
 
 
 def is_missing(text: str) -> bool:
@@ -19,24 +31,45 @@ def is_missing(text: str) -> bool:
     return text.strip().lower() in MISSING
 
 
-def as_words(cells: Sequence[str]) -> np.ndarray:
-    """Return an array of str, with None where a value is missing."""
-    words = np.empty(len(cells), dtype=object)
-    words[:] = [None if is_missing(cell) else cell.strip() for cell in cells]
-    return words
+def converted(cells: Sequence[str], written: str) -> np.ndarray | None:
+    """Return a column, or None if a cell is not written in one of the :data:`FORMATS`.
 
-
-def as_numbers(cells: Sequence[str], comma: bool = False) -> np.ndarray | None:
-    """Return float64 with NaN where a value is missing, or None if a cell is not a number.
-
-    With ``comma`` the decimal separator may be a comma.
+    Numbers are float64 with NaN where a value is missing, dates datetime64[s] with NaT, and words
+    are objects: str, or None.
     """
-    if comma and all(is_missing(c) or _COMMA.fullmatch(c.strip()) for c in cells):
-        cells = [c.replace(",", ".") for c in cells]
+    kind = FORMATS[written]
+    if kind == "words":
+        words = np.empty(len(cells), dtype=object)
+        words[:] = [None if is_missing(cell) else cell.strip() for cell in cells]
+        return words
+    read, gap = _READERS[written], _GAPS[kind]
     try:
-        return np.array([float("nan") if is_missing(c) else _number(c) for c in cells])
+        found = [gap if is_missing(cell) else read(cell.strip()) for cell in cells]
     except ValueError:
         return None
+    return np.array(found, dtype=np.float64 if kind == "number" else "datetime64[s]")
+
+
+def best_conversion(cells: Sequence[str], kind: str) -> tuple[np.ndarray, str] | None:
+    """Return a column of numbers or dates in the first format that fits, and the format."""
+    for written in (w for w, k in FORMATS.items() if k == kind):
+        if (found := converted(cells, written)) is not None:
+            return found, written
+    return None
+
+
+def is_number(text: str) -> bool:
+    """Return whether a cell is a number, however it is written, or missing."""
+    return best_conversion([text], "number") is not None
+
+
+def is_surely_grouped(cells: Sequence[str]) -> bool:
+    """Return whether commas cannot be decimal, in a column where three digits follow each.
+
+    Numbers with as many decimals would all have a comma, and only one.
+    """
+    present = [cell.strip() for cell in cells if not is_missing(cell)]
+    return any(cell.count(",") != 1 or "." in cell for cell in present)
 
 
 def _number(text: str) -> float:
@@ -45,33 +78,50 @@ def _number(text: str) -> float:
     return float(text)
 
 
-def as_dates(cells: Sequence[str]) -> np.ndarray | None:
-    """Return datetime64[s] with NaT where a value is missing, or None if a cell is not a date.
+def _grouped(text: str) -> float:
+    return float(_checked(_GROUPED, text).replace(",", ""))
 
-    Dates are ``2024-05-31``, ``31.5.2024`` or ``5/31/2024``, with or without a time. Where day and
-    month could be confused in all cells, slashes mean that the month comes first.
-    """
-    known = [None if is_missing(cell) else cell.strip() for cell in cells]
-    dates = np.full(len(known), np.datetime64("NaT"), dtype="datetime64[s]")
-    present = [cell for cell in known if cell is not None]
-    if not present:
-        return dates
-    pattern = _ISO if _ISO.fullmatch(present[0]) else _DAYS
-    matches = [None if cell is None else pattern.fullmatch(cell) for cell in known]
-    if any(m is None and cell is not None for m, cell in zip(matches, known, strict=True)):
-        return None
-    order = (1, 2, 3)
-    if pattern is _DAYS:
-        first = max(int(m[1]) for m in matches if m)
-        second = max(int(m[2]) for m in matches if m)
-        month_first = first <= 12 and (second > 12 or "/" in present[0])
-        order = (3, 1, 2) if month_first else (3, 2, 1)
-    try:
-        for i, m in enumerate(matches):
-            if m is not None:
-                year, month, day = (int(m[k]) for k in order)
-                clock = f"{int(m[4] or 0):02d}:{m[5] or '00'}:{m[6] or '00'}"
-                dates[i] = np.datetime64(f"{year:04d}-{month:02d}-{day:02d}T{clock}")
-    except ValueError:
-        return None
-    return dates
+
+def _comma(text: str) -> float:
+    return float(text.replace(",", ".")) if _COMMA.fullmatch(text) else _number(text)
+
+
+def _grouped_comma(text: str) -> float:
+    return float(_checked(_GROUPED_COMMA, text).replace(".", "").replace(",", "."))
+
+
+def _checked(pattern: re.Pattern[str], text: str) -> str:
+    if not pattern.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
+def _date(text: str, swapped: bool = False) -> np.datetime64:
+    """Return a date; slashes mean that the month comes first, unless the order is swapped."""
+    if m := _ISO.fullmatch(text):
+        year, month, day, *clock = m.groups()
+    elif m := _DAYS.fullmatch(text):
+        month, mark, day, year, *clock = m.groups()
+        if (mark == "/") == swapped:
+            month, day = day, month
+    else:
+        raise ValueError(text)
+    hours, minutes, seconds = (part or "00" for part in clock)
+    return np.datetime64(
+        f"{year}-{int(month):02d}-{int(day):02d}T{int(hours):02d}:{minutes}:{seconds}"
+    )
+
+
+def _swapped_date(text: str) -> np.datetime64:
+    return _date(text, swapped=True)
+
+
+_READERS: dict[str, Callable[[str], float | np.datetime64]] = {
+    "number": _number,
+    "grouped": _grouped,
+    "comma": _comma,
+    "grouped comma": _grouped_comma,
+    "date": _date,
+    "swapped date": _swapped_date,
+}
+_GAPS = {"number": float("nan"), "date": np.datetime64("NaT")}

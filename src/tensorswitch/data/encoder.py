@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 
-from tensorswitch.data._text import as_dates, as_numbers
+from tensorswitch.data._text import FORMATS, best_conversion, converted
 from tensorswitch.data.readers import DataError
 from tensorswitch.data.tables import Table
 
@@ -41,6 +41,8 @@ class Column:
         Whether there is an input for all other words.
     cycles : tuple of str, default=()
         Parts of dates that go round: "year", "week" and "day".
+    written : str, default=""
+        How it was written, if that is special; see :attr:`tensorswitch.data.Table.formats`.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Column:
     levels: tuple[str, ...] = ()
     other: bool = False
     cycles: tuple[str, ...] = ()
+    written: str = ""
 
     @property
     def single(self) -> bool:
@@ -129,7 +132,7 @@ class TableEncoder:
                 name, values
             )
             if isinstance(fitted, Column):
-                columns.append(fitted)
+                columns.append(replace(fitted, written=table.formats.get(name, "")))
             else:
                 left_out[name] = fitted
         if not columns:
@@ -140,7 +143,7 @@ class TableEncoder:
     @property
     def kinds(self) -> dict[str, str]:
         """What the columns contain, by name, as :func:`tensorswitch.data.read_table` takes it."""
-        return {column.name: column.kind for column in self.columns}
+        return {column.name: column.written or column.kind for column in self.columns}
 
     @property
     def input_names(self) -> list[str]:
@@ -166,8 +169,7 @@ class TableEncoder:
             The inputs.
         """
         parts = [
-            _encode(c, _as_kind(table.columns.get(c.name), c.kind, len(table)))
-            for c in self.columns
+            _encode(c, _as_kind(table.columns.get(c.name), c, len(table))) for c in self.columns
         ]
         return np.concatenate(parts, axis=1).clip(-FAR, FAR).astype(np.float32)
 
@@ -214,7 +216,7 @@ class TableEncoder:
             else:
                 what = f"a value that is not a {column.kind} and counts as missing"
                 missing = np.isnan if column.kind == "number" else np.isnat
-                gone = missing(_as_kind(values, column.kind, len(table)))
+                gone = missing(_as_kind(values, column, len(table)))
                 new = [v for v, lost in zip(values, gone, strict=True) if lost and v is not None]
             if new:
                 distinct = list(dict.fromkeys(new))
@@ -258,9 +260,11 @@ class TableEncoder:
                 lists: dict[str, Any] = {k: tuple(map(str, entry[k])) for k in ("levels", "cycles")}
                 numbers: dict[str, Any] = {k: float(entry[k]) for k in ("fill", "centre", "scale")}
                 flags: dict[str, Any] = {k: bool(entry[k]) for k in ("gaps", "other")}
-                columns.append(
-                    Column(str(entry["name"]), str(entry["kind"]), **numbers, **flags, **lists)
-                )
+                name, kind = str(entry["name"]), str(entry["kind"])
+                written = str(entry.get("written", ""))  # not in older files
+                if FORMATS.get(written or kind) != kind:
+                    raise TypeError(f"a column of kind {kind!r} cannot be written as {written!r}")
+                columns.append(Column(name, kind, **numbers, **flags, **lists, written=written))
             return cls(tuple(columns), {str(k): str(v) for k, v in content["left_out"].items()})
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not the description of a table's columns: {error!r}") from error
@@ -333,8 +337,9 @@ def _fit_words(name: str, values: np.ndarray) -> Column | str:
     return Column(name, "words", gaps=gaps, levels=tuple(sorted(frequent)), other=other)
 
 
-def _as_kind(values: np.ndarray | None, kind: str, rows: int) -> np.ndarray:
+def _as_kind(values: np.ndarray | None, column: Column, rows: int) -> np.ndarray:
     """Convert a column of a new table to its kind in training; other values become missing."""
+    kind = column.kind
     if values is None:
         values = np.full(rows, None, dtype=object)
     own = {"f": "number", "M": "date", "O": "words"}[values.dtype.kind]
@@ -349,13 +354,11 @@ def _as_kind(values: np.ndarray | None, kind: str, rows: int) -> np.ndarray:
         ]
         return words
     cells = ["" if own != "words" or v is None else v for v in values]
-    convert = as_numbers if kind == "number" else as_dates
-    found: np.ndarray | None = convert(cells)
-    if found is None:
-        single = [convert([cell]) for cell in cells]
-        none = convert([""])
-        found = np.concatenate([none if s is None else s for s in single])
-    return found
+    if not column.written and (found := best_conversion(cells, kind)) is not None:
+        return found[0]
+    single = [converted([cell], column.written or kind) for cell in cells]
+    none = converted([""], kind)
+    return np.concatenate([none if s is None else s for s in single])
 
 
 def _encode(column: Column, values: np.ndarray) -> np.ndarray:

@@ -290,6 +290,8 @@ def table_problem(
             features = features.without([name])
     if not features.columns:
         raise DataError(f"{path} has no columns to learn from besides {target!r}")
+    for name, reason in TableEncoder.fit(features).left_out.items():
+        notes.append(f"{name!r} {reason} and is left out")
     if len(codes) < 10:
         raise DataError(
             f"{path} has only {len(codes)} rows; at least 10 are required to hold out a test set"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tensorswitch.data._csv import COMPRESSED, read_csv
-from tensorswitch.data._text import as_dates
+from tensorswitch.data._text import FORMATS, best_conversion
 from tensorswitch.data.readers import DataError, reading
 
 __all__ = ["Table", "is_table", "read_table"]
@@ -34,6 +34,9 @@ class Table:
         are objects: str, or None.
     notes : tuple of str, default=()
         Remarks on how the file was read.
+    formats : dict of str to str
+        How columns were written, where numbers have commas or dates the day or the month first in
+        spite of their separators.
 
     Examples
     --------
@@ -50,6 +53,7 @@ class Table:
     name: str
     columns: dict[str, np.ndarray]
     notes: tuple[str, ...] = field(default=())
+    formats: dict[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()))) if self.columns else 0
@@ -84,7 +88,7 @@ class Table:
         Table
             The rows in this order.
         """
-        return Table(self.name, {n: c[rows] for n, c in self.columns.items()}, self.notes)
+        return replace(self, columns={n: c[rows] for n, c in self.columns.items()})
 
     def without(self, names: Iterable[str]) -> Table:
         """Return the table without some columns.
@@ -100,8 +104,7 @@ class Table:
             The other columns.
         """
         left_out = set(names)
-        kept = {n: c for n, c in self.columns.items() if n not in left_out}
-        return Table(self.name, kept, self.notes)
+        return replace(self, columns={n: c for n, c in self.columns.items() if n not in left_out})
 
     def column(self, name: str, what: str = "column") -> np.ndarray:
         """Return a column, or raise an error that suggests similar names.
@@ -156,8 +159,9 @@ def is_table(path: str | Path) -> bool:
 def read_table(path: str | Path, kinds: dict[str, str] | None = None) -> Table:
     """Read a table.
 
-    Columns of a csv file are numbers if all of their cells are, else dates, else words. The
-    separator is found from the first lines, and a file that is not UTF-8 is read as Windows-1252.
+    Columns of a csv file are numbers if all of their cells are, else dates, else words. Numbers may
+    have decimal commas, or thousands that are separated. The separator is found from the first
+    lines, and a file that is not UTF-8 is read as Windows-1252.
 
     Parameters
     ----------
@@ -165,7 +169,8 @@ def read_table(path: str | Path, kinds: dict[str, str] | None = None) -> Table:
         A ``.csv``, ``.tsv`` or ``.txt`` file, which may be compressed (``.gz``, ``.bz2``, ``.xz``,
         ``.zst``, ``.zip``), or a ``.parquet``, ``.arrow`` or ``.feather`` file.
     kinds : dict of str to str, optional
-        What some columns contain, "number", "date" or "words", if it is known.
+        What some columns contain, "number", "date" or "words", or how they are written
+        (:attr:`Table.formats`), if it is known.
 
     Returns
     -------
@@ -182,17 +187,18 @@ def read_table(path: str | Path, kinds: dict[str, str] | None = None) -> Table:
         if path.is_dir():
             raise DataError(f"{path} is a folder, expected a table")
         if path.suffix.lower() in ARROW:
-            columns, notes = _read_arrow(path)
+            columns, formats, notes = _read_arrow(path)
         else:
-            columns, notes = read_csv(path, kinds)
+            columns, formats, notes = read_csv(path, kinds)
     for name, column in columns.items():
         if column.dtype.kind == "f" and (count := int(np.isinf(column).sum())):
             column[np.isinf(column)] = np.nan
             notes.append(f"column {name!r}: {count} infinite values count as missing")
-    return Table(path.name, columns, tuple(notes))
+    special = {name: found for name, found in formats.items() if FORMATS[found] != found}
+    return Table(path.name, columns, tuple(notes), special)
 
 
-def _read_arrow(path: Path) -> tuple[dict[str, np.ndarray], list[str]]:
+def _read_arrow(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str], list[str]]:
     try:
         import pyarrow as pa
         from pyarrow import feather, parquet
@@ -210,14 +216,18 @@ def _read_arrow(path: Path) -> tuple[dict[str, np.ndarray], list[str]]:
         raise DataError(f"{path}: several columns are called {twice[0]!r}; names must be unique")
     if not content.num_rows:
         raise DataError(f"{path} has no rows")
-    columns, notes = {}, []
+    columns, formats, notes = {}, {}, []
     for name, column in zip(names, content.columns, strict=True):
         converted = _from_arrow(pa, column)
         if converted is None:
             notes.append(f"column {name!r} of type {column.type} is left out")
-        else:
+        elif converted.dtype.kind != "O" or not any(converted):
             columns[name] = converted
-    return columns, notes
+        else:  # many tables have dates as text
+            cells = ["" if word is None else word for word in converted]
+            dates, formats[name] = best_conversion(cells, "date") or (converted, "words")
+            columns[name] = dates
+    return columns, formats, notes
 
 
 def _from_arrow(pa: Any, column: Any) -> np.ndarray | None:
@@ -234,10 +244,7 @@ def _from_arrow(pa: Any, column: Any) -> np.ndarray | None:
     if types.is_boolean(kind) or types.is_string(kind) or types.is_large_string(kind):
         words = np.empty(len(column), dtype=object)
         words[:] = [None if w is None else str(w) for w in column.to_pylist()]
-        if not any(words):
-            return words
-        dates = as_dates(["" if w is None else w for w in words])  # many tables have them as text
-        return words if dates is None else dates
+        return words
     if types.is_null(kind):
         return np.full(len(column), np.nan)
     return None
