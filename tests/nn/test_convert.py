@@ -176,3 +176,24 @@ def test_dropout_of_units_is_dropout_of_gates():
 def test_what_cannot_be_converted_is_refused_with_a_reason(network, layers, message):
     with pytest.raises(ValueError, match=message):
         convert(network, layers)
+
+
+def test_a_norm_above_the_pooling_is_not_fused_below_it():
+    """With a negative scale, the maximum of the normalised pixels is another one."""
+    norm = nn.BatchNorm2d(3)
+    with torch.no_grad():
+        norm.weight.copy_(torch.tensor([-1.0, 1.0, -2.0]))
+    layers = nn.Conv2d(1, 3, 3), nn.MaxPool2d(2), norm, nn.ReLU(), nn.Conv2d(3, 2, 1)
+    network = nn.Sequential(*layers, nn.ReLU(), nn.Flatten(), nn.Linear(18, 2)).eval()
+    with pytest.raises(ValueError, match="it is followed by BatchNorm2d, which cannot stand"):
+        convert(network, layers=["0"])
+    x = torch.randn(5, 1, 8, 8)
+    assert_close(convert(network)(x), network(x))
+
+
+def test_layers_that_are_refused_keep_their_mode():
+    pair = [nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Dropout(0.5), nn.Linear(5, 4)]
+    network = nn.Sequential(*pair, nn.ReLU(), nn.Linear(4, 2)).train()
+    converted = convert(network, rank=2)  # the first has dropout, which a compressed layer has not
+    assert converted.get_submodule("0").training
+    assert converted.get_submodule("1").training

@@ -33,6 +33,21 @@ def test_a_run_in_two_parts_is_the_same_as_in_one(tmp_path, optimizer):
     ]
 
 
+def test_milestones_of_a_schedule_survive(tmp_path):
+    def begin():
+        torch.manual_seed(0)
+        steps = torch.optim.lr_scheduler.MultiStepLR
+        return learner(schedule=lambda optimizer: steps(optimizer, [2, 3]))
+
+    rows = digits()[0]
+    train(begin(), rows, epochs=1, folder=tmp_path)
+    resumed, whole = begin(), begin()
+    train(resumed, rows, epochs=4, folder=tmp_path)
+    train(whole, rows, epochs=4)
+    rates = [one.optimizer.param_groups[0]["lr"] for one in (resumed, whole)]
+    assert rates[0] == rates[1] < begin().optimizer.param_groups[0]["lr"] / 50
+
+
 def test_a_folder_of_another_run_is_refused(tmp_path):
     rows = digits()[0]
     train(learner(), rows, epochs=1, folder=tmp_path, notes={"lr": 0.05, "kind": "a"})

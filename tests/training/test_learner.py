@@ -112,3 +112,31 @@ def test_settings_that_cannot_be_are_named(option, message):
 def test_a_gpu_that_is_not_there_is_named():
     with pytest.raises(ValueError, match="device 'cuda' cannot be used here: "):
         learner(device="cuda")
+
+
+def test_targets_of_one_axis_are_not_broadcast():
+    x = torch.linspace(-1, 1, 64)[:, None]
+    losses = []
+    for y in (3 * x, 3 * x[:, 0]):
+        torch.manual_seed(0)
+        one = Learner(torch.nn.Linear(1, 1), loss="squared", lr=0.1, batch_size=16)
+        for _ in range(20):
+            one.epoch(Rows(x, y))
+        losses.append(one.evaluate(Rows(x, y))[0])
+    assert losses[0] == losses[1] < 0.1
+    with pytest.raises(ValueError, match=r"targets have shape \(16,\), .* shape \(16, 2\)"):
+        Learner(torch.nn.Linear(1, 2), loss="squared", batch_size=16).epoch(Rows(x, x[:, 0]))
+
+
+def test_divergence_is_reported_for_any_module():
+    class Crossed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.late, self.early = torch.nn.Linear(3, 2), torch.nn.Linear(4, 3)
+
+        def forward(self, x):
+            return self.late(self.early(x)) * math.inf
+
+    rows = Rows(torch.randn(8, 4), torch.zeros(8, dtype=torch.long))
+    with pytest.raises(DivergedError, match="first appears in the loss"):
+        Learner(Crossed()).epoch(rows)

@@ -178,7 +178,10 @@ def _step(match: _Match, node: fx.Node, layer: nn.Module | None, relu: bool) -> 
     """Note what a node between hidden layer and readout does; return whether it was a ReLU."""
     if isinstance(layer, nn.ReLU) or (layer is None and node.target in RELU):
         return True
-    if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d) and not relu and match.norm is None:
+    # Fused into the hidden layer, a norm comes before the pooling; with a negative scale, the
+    # maximum would then be another.
+    first = not relu and match.norm is None and match.pool is None and not match.flat
+    if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d) and first:
         if layer.running_mean is None:
             raise _RefusedError(f"{node.target!r} keeps no running statistics")
         match.norm = layer
@@ -238,22 +241,27 @@ def _build(network: fx.GraphModule, match: _Match, rank: int | None) -> nn.Modul
     """Return the module that takes the place of the match."""
     hidden, output = _module(network, match.hidden), _module(network, match.output)
     if isinstance(hidden, nn.Linear) and isinstance(output, nn.Linear):
+        if rank is not None and match.dropout:
+            raise _RefusedError("a compressed layer has no dropout of units; use rank=None")
         if match.norm is not None:
-            hidden = fusion.fuse_linear_bn_eval(hidden.eval(), match.norm.eval())
+            hidden = fusion.fuse_linear_bn_eval(*_evaluating(hidden, match.norm))
         if rank is None:
             return SwitchedLinear.from_relu(hidden, output, dropout=match.dropout)
-        if match.dropout:
-            raise _RefusedError("a compressed layer has no dropout of units; use rank=None")
         return CompressedSwitching(hidden, output, rank)
     if rank is not None:
         raise _RefusedError("only linear layers have a compressed form; use rank=None")
     assert isinstance(hidden, nn.Conv2d)
     if match.norm is not None:
-        hidden = fusion.fuse_conv_bn_eval(hidden.eval(), match.norm.eval())
+        hidden = fusion.fuse_conv_bn_eval(*_evaluating(hidden, match.norm))
     if isinstance(output, nn.Conv2d):
         return convolution_below(hidden, output, match.pool, match.dropout)
     assert isinstance(output, nn.Linear)
     return readout_below(hidden, output, match.pool, match.dropout)
+
+
+def _evaluating(*layers: Any) -> list[Any]:
+    """Return copies in evaluation mode, so that layers that are refused later stay as they are."""
+    return [copy.deepcopy(layer).eval() for layer in layers]
 
 
 def _replace(network: fx.GraphModule, match: _Match, replacement: nn.Module) -> None:

@@ -52,7 +52,8 @@ def write_checkpoint(
     tensors["generator"] = learner.generator.get_state()
     schedule = None
     if learner.schedule is not None:
-        schedule = {k: v for k, v in learner.schedule.state_dict().items() if not callable(v)}
+        entries = learner.schedule.state_dict().items()
+        schedule = {k: _as_pairs(v) for k, v in entries if not callable(v)}
     header = {
         "epochs_done": learner.epochs_done,
         "history": history.to_json(),
@@ -124,6 +125,17 @@ def _restore(
     learner.optimizer.load_state_dict({"state": state, "param_groups": header["groups"]})
     learner.generator.set_state(tensors["generator"])
     if learner.schedule is not None and header["schedule"] is not None:
-        learner.schedule.load_state_dict(header["schedule"])
+        own = learner.schedule.state_dict()
+        learner.schedule.load_state_dict(
+            {
+                k: type(own[k])(dict(v)) if isinstance(own.get(k), dict) else v
+                for k, v in header["schedule"].items()
+            }
+        )
     learner.epochs_done = header["epochs_done"]
     return History.from_json(header["history"])
+
+
+def _as_pairs(value: Any) -> Any:
+    """Return a dictionary as pairs, since the keys of JSON are strings."""
+    return list(value.items()) if isinstance(value, dict) else value

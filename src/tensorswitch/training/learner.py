@@ -270,7 +270,7 @@ class Learner:
         y = rows.y.to(outputs.device)
         weight = None if rows.weight is None else rows.weight.to(outputs.device)
         if weight is None:
-            loss = float(LOSSES[self.loss_name](outputs, y))
+            loss = float(LOSSES[self.loss_name](outputs, self._aligned(y, outputs)))
         else:
             loss = float(self._loss(outputs, y, weight)) / (len(y) * self._columns(y))
         if self.loss_name != "cross-entropy":
@@ -316,11 +316,22 @@ class Learner:
 
     def _loss(self, outputs: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
         """Return the sum of the losses of rows and outputs."""
-        function = LOSSES[self.loss_name]
+        function, y = LOSSES[self.loss_name], self._aligned(y, outputs)
         if weight is None:
             return function(outputs, y, reduction="sum")
         losses = function(outputs, y, reduction="none").reshape(len(y), -1)
         return (losses * weight[:, None]).sum()
+
+    def _aligned(self, y: Tensor, outputs: Tensor) -> Tensor:
+        """Return the targets of a regression in the shape of the outputs, without broadcasting."""
+        if self.loss_name != "squared" or y.shape == outputs.shape:
+            return y
+        if y.dim() != 1 or outputs.numel() != len(y):
+            raise ValueError(
+                f"targets have shape {tuple(y.shape)}, but the outputs of the network have shape "
+                f"{tuple(outputs.shape)}"
+            )
+        return y.reshape(outputs.shape)
 
     def _columns(self, y: Tensor) -> int:
         return y.shape[1] if y.dim() == 2 else 1
@@ -349,10 +360,11 @@ class Learner:
                     f"{problem}: {name} is the first with NaN or infinity; {ADVICE}"
                 )
         where = "the inputs" if not x.isfinite().all() else "the loss"
-        for name, layer in self.network.named_children():
-            x = layer(x)
-            if not x.isfinite().all() and where == "the loss":
-                where = f"the output of layer {name} ({type(layer).__name__})"
+        if isinstance(self.network, nn.Sequential):  # of others, the order is not known
+            for name, layer in self.network.named_children():
+                x = layer(x)
+                if not x.isfinite().all() and where == "the loss":
+                    where = f"the output of layer {name} ({type(layer).__name__})"
         raise DivergedError(f"{problem}: NaN or infinity first appears in {where}; {ADVICE}")
 
 
