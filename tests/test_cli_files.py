@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tensorswitch.cli import app, main
+from tensorswitch.data import DataError, load_problem
 
 METHODS = "linear,rr,ts-lrc"
 QUICK = ["--methods", METHODS, "--epochs", "2", "--width", "8"]
@@ -217,6 +218,30 @@ def test_columns_that_are_left_out_are_named(folder):
     printed = run("train", "--data", "a.csv", "--method", "rr").output
     assert "'who' has 50 different words in 50 rows and is left out" in printed
     assert "'same' is constant and is left out" in printed
+
+
+def test_a_class_of_one_row_can_be_predicted(folder):
+    rows = [[i % 7, i * i % 5, "ab"[i % 2]] for i in range(60)] + [[3, 3, "rare"]]
+    write(folder / "a.csv", ["x", "z", "label"], rows)
+    for method in ("kernel-ridge", "svm-ts"):
+        run("train", "--data", "a.csv", "--method", method, "--out", method)
+        run("predict", method, "a.csv", "--out", "p.csv")
+        assert (folder / "p.csv").read_text().count("\n") == 62
+        assert "61 rows" in run("evaluate", method, "a.csv").output
+
+
+def test_folders_to_train_validate_and_test_with(folder):
+    for name in ("train", "val", "test"):
+        pictures(folder / "pets" / name, 5)
+    problem = load_problem(folder / "pets")
+    assert problem.class_names == ("dark", "light")
+    assert problem.given_test.tolist() == list(range(20, 30))
+    assert problem.notes[1] == (
+        "pictures of train and val are learned from, those of test are for testing"
+    )
+    (folder / "pets" / "more").mkdir()
+    with pytest.raises(DataError, match="so that more cannot be classes"):
+        load_problem(folder / "pets")
 
 
 def test_mistakes_end_in_one_line_that_says_where(folder, monkeypatch, capsys):

@@ -162,3 +162,35 @@ def test_a_wrong_way_of_writing_is_refused():
     content["columns"][0] = {**content["columns"][0], "written": "swapped date"}
     with pytest.raises(ValueError, match="of kind 'number' cannot be written as 'swapped date'"):
         TableEncoder.from_json(content)
+
+
+def test_every_class_has_rows_to_learn_from(tmp_path):
+    for seed in range(8):
+        labels = [*"aabbccddee", *"fffghh"]
+        order = np.random.default_rng(seed).permutation(len(labels))
+        path = tmp_path / "a.csv"
+        path.write_text("x,label\n" + "".join(f"{i / 7:.3f},{labels[i]}\n" for i in order))
+        problem = load_problem(path)
+        train, test = problem.split()
+        assert set(problem.target[train]) == set(range(8))
+        assert sorted([*train, *test]) == list(range(len(labels)))
+        assert len(test) >= 3
+
+
+def test_a_counter_is_found_although_targets_are_missing(tmp_path):
+    path = tmp_path / "a.csv"
+    lines = [f"{i},{i * i % 7},{'' if i == 5 else i % 2}\n" for i in range(40)]
+    path.write_text("id,x,y\n" + "".join(lines))
+    problem = load_problem(path)
+    assert list(problem.rows.columns) == ["x"]
+    assert "'id' numbers the rows and is left out" in problem.notes
+
+
+def test_names_of_classes_are_part_of_the_fingerprint(tmp_path):
+    found = []
+    for names in (("no", "yes"), ("ill", "well")):
+        (tmp_path / "a.csv").write_text(
+            "x,y\n" + "".join(f"{i % 7},{names[i % 2]}\n" for i in range(20))
+        )
+        found.append(load_problem(tmp_path / "a.csv").fingerprint)
+    assert found[0] != found[1]

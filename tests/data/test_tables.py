@@ -183,6 +183,11 @@ def test_the_order_of_day_and_month_is_that_of_the_whole_column(tmp_path, monkey
     days = ["2023-02-05", "2023-11-03", "2023-11-25", "2023-12-01"]
     assert [str(day)[:10] for day in table.columns["day"]] == days
     assert table.formats == {"day": "swapped date"}
+    path.write_text("day,n\n05/31/2023,1\n03/11/2023,2\n")
+    months = read_table(path).formats
+    assert months == {"day": "usual date"}
+    path.write_text("day,n\n03/11/2023,1\n13/05/2023,2\n")  # no month, so the cell is left as it is
+    assert read_table(path, months).columns["day"].tolist() == ["03/11/2023", "13/05/2023"]
     path.write_text("day,n\n05/02/2023,1\n03/11/2023,2\n")
     assert str(read_table(path, table.formats).columns["day"][0])[:10] == "2023-02-05"
     unknown = read_table(path)
@@ -202,6 +207,9 @@ def test_the_order_of_day_and_month_is_that_of_the_whole_column(tmp_path, monkey
         (",0,1,2\n0,5,6,7\n", ["c1", "0", "1", "2"]),
         ("5,3,pos\n2,,neg\n", ["c1", "c2", "c3"]),
         ("a,7\nb,c\n", ["a", "7"]),  # below a number, words: it is a name
+        ("red,small,1\nblue,big,0\n", ["c1", "c2", "c3"]),
+        ("Smith,2019\nJones,2020\n", ["c1", "c2"]),
+        ("country,2019\nFrance,1.5\n", ["country", "2019"]),
         ("7,8\n9,10\n", ["c1", "c2"]),
     ],
 )
@@ -221,3 +229,35 @@ def test_spaces_and_ends_of_lines(tmp_path, end):
     assert table.columns["a"].tolist() == [1.5, 22.5]
     assert table.columns["label"].tolist() == ["x y", "z"]
     assert table.notes == ("columns of a.txt are separated by spaces",)
+
+
+def test_whether_commas_separate_is_decided_for_the_whole_column(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "CHUNK", 2)
+    path = tmp_path / "a.csv"
+    cells = ["500", "900", "1,234", "12,345"]  # the last chunk could have decimal commas
+    path.write_text("n;w\n" + "".join(f"{cell};x\n" for cell in cells))
+    table = read_table(path)
+    np.testing.assert_array_equal(table.columns["n"], [500, 900, 1234, 12345])
+    path.write_text("n;w\n1,234;x\n12,345;y\n")
+    new = read_table(path, table.formats)
+    np.testing.assert_array_equal(new.columns["n"], [1234, 12345])
+    np.testing.assert_array_equal(read_table(path).columns["n"], [1.234, 12.345])
+
+
+def test_missing_values_have_no_slashes(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("day,n\n2024-01-01,1\nn/a,2\n")
+    assert read_table(path).notes == ()
+
+
+def test_text_of_parquet_is_read_as_the_training_rows_were_written(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "a.parquet"
+    parquet.write_table(
+        pa.table({"day": ["02/05/2024"], "code": ["2024-05-31"], "id": [2**53 + 1]}), path
+    )
+    table = read_table(path, {"day": "swapped date", "code": "words"})
+    assert str(table.columns["day"][0])[:10] == "2024-05-02"
+    assert table.columns["code"].tolist() == ["2024-05-31"]

@@ -62,6 +62,9 @@ def _read(
                 at_first = at_first or dict(formats)
         if not parts:
             break
+        if at_first == formats:  # commas are decimal unless they must separate
+            doubtful = {n for n, w in formats.items() if w == "grouped" != given.get(n)}
+            formats.update(dict.fromkeys(doubtful - layout.grouped, "comma"))
     if not parts:
         raise DataError(f"{path} has a line of column names but no rows")
     columns = {name: np.concatenate([part[name] for part in parts]) for name in layout.names}
@@ -89,7 +92,7 @@ def _remarks(
             notes.append(f"{text} in {', '.join(names[:5])}{more}")
     for name in sorted(slashed - set(given)):
         column = columns[name]
-        if formats[name] == "date" and not (_day_of_month(column) > 12).any():
+        if formats[name] == "usual date" and not (_day_of_month(column) > 12).any():
             notes.append(
                 f"{name!r}: the month is taken to come first in dates such as "
                 f"{_with_slashes(column)}, which no date confirms"
@@ -109,12 +112,21 @@ def _with_slashes(dates: np.ndarray) -> str:
 
 
 class _Layout(NamedTuple):
-    """The columns of a file; ``slashed`` collects those of dates with slashes."""
+    """The columns of a file.
+
+    While it is read, ``slashed`` and ``grouped`` collect columns with slashes between days and
+    months, and with commas that cannot be decimal.
+    """
 
     names: list[str]
     separator: str
     has_names: bool
     slashed: set[str]
+    grouped: set[str]
+
+    @classmethod
+    def of(cls, separator: str) -> _Layout:
+        return cls([], separator, True, set(), set())
 
     def reader(self, lines: Iterable[str], strict: bool = True) -> Any:
         spaces = self.separator == " "
@@ -136,28 +148,30 @@ def _parts(
         columns = {}
         for place, name in enumerate(layout.names):
             cells = [row[place] for row in chunk]
-            column = _fitting(cells, formats[name], layout.separator)
+            column = converted(cells, formats[name])
             while column is None:
                 formats[name] = _next(formats[name], given.get(name))
-                column = _fitting(cells, formats[name], layout.separator)
+                column = converted(cells, formats[name])
             columns[name] = column
-            if FORMATS[formats[name]] == "date" and any("/" in cell[:3] for cell in cells):
+            if formats[name] == "usual date" and any(
+                "/" in cell[:3] and not is_missing(cell) for cell in cells
+            ):
                 layout.slashed.add(name)
+            if formats[name] == "grouped" and (layout.separator == "," or is_surely_grouped(cells)):
+                layout.grouped.add(name)
         yield columns
 
 
-def _fitting(cells: list[str], written: str, separator: str) -> np.ndarray | None:
-    """Convert a column; where both are possible, commas are decimal unless they separate."""
-    if written == "grouped" and separator != "," and not is_surely_grouped(cells):
-        return None
-    return converted(cells, written)
-
-
 def _next(written: str, given: str | None) -> str:
-    """Return the format to try next; a kind that is given is kept, or else the text."""
+    """Return the format to try next.
+
+    If the kind is given, it is kept, and if the format is, nothing else is tried.
+    """
     order = list(FORMATS)
     following = order[order.index(written) + 1]
-    return following if given is None or FORMATS[following] == FORMATS[given] else "words"
+    if given is None or FORMATS[following] == given:
+        return following
+    return "words"
 
 
 def _rows(path: Path, reader: Any, layout: _Layout) -> Iterator[list[str]]:
@@ -188,24 +202,28 @@ def _is_header(row: list[str], second: list[str] | None) -> bool:
     """
     numbers = [is_number(cell) and not is_missing(cell) for cell in row]
     if all(number or is_missing(cell) for number, cell in zip(numbers, row, strict=True)):
-        return not row[0].strip() and len(row) > 2 and _count([cell.strip() for cell in row[1:]])
+        return not row[0].strip() and _count([cell.strip() for cell in row[1:]])
     if not any(numbers) or second is None or len(second) != len(row):
         return True
     alike = all(
         is_missing(below) or is_missing(cell) or is_number(below) == number
         for cell, below, number in zip(row, second, numbers, strict=True)
     )
-    named = [cell.strip() for cell, number in zip(row, numbers, strict=True) if number]
-    return not alike or _count(named)
+    names, below = (
+        [cell.strip() for cell, number in zip(line, numbers, strict=True) if number]
+        for line in (row, second)
+    )
+    return not alike or _count(names) or (_are_years(names) and not _are_years(below))
 
 
 def _count(names: list[str]) -> bool:
-    """Return whether numbers are names: years, or each the next one of the other."""
-    if not all(name.isdecimal() for name in names):
-        return False
-    values = [int(name) for name in names]
-    follow = all(b == a + 1 for a, b in pairwise(values)) and (len(values) > 1 or values[0] < 2)
-    return follow or (len(set(values)) == len(values) and all(1800 <= v < 2200 for v in values))
+    """Return whether numbers are names, of which each is the next one of the other."""
+    values = [int(name) for name in names if name.isdecimal()]
+    return len(values) == len(names) > 1 and all(b == a + 1 for a, b in pairwise(values))
+
+
+def _are_years(cells: list[str]) -> bool:
+    return all(cell.isdecimal() and 1800 <= int(cell) < 2200 for cell in cells)
 
 
 def _layout(path: Path, lines: IO[str], notes: list[str]) -> _Layout:
@@ -218,7 +236,7 @@ def _layout(path: Path, lines: IO[str], notes: list[str]) -> _Layout:
     if "\0" in sample:
         raise DataError(f"{path} is not a text file: it contains zero bytes")
     separator = _separator(sample)
-    layout = _Layout([], separator, True, set())
+    layout = _Layout.of(separator)
     # The sample may end within quotes.
     reader = layout.reader(io.StringIO(sample, newline=""), strict=False)
     try:
@@ -246,7 +264,7 @@ def _separator(sample: str) -> str:
     """Return the separator that gives the most columns, the same number on the first lines."""
 
     def merit(separator: str) -> tuple[bool, int, bool]:
-        reader = _Layout([], separator, True, set()).reader(io.StringIO(sample, newline=""), False)
+        reader = _Layout.of(separator).reader(io.StringIO(sample, newline=""), strict=False)
         try:
             counts = [len(row) for row in reader if row]
         except csv.Error:

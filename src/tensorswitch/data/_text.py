@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -14,7 +15,8 @@ FORMATS = {
     "grouped": "number",  # 1,234.5
     "comma": "number",  # 1234,5
     "grouped comma": "number",  # 1.234,5
-    "date": "date",  # 2024-05-31, 5/31/2024 or 31.5.2024
+    "date": "date",  # 2024-05-31
+    "usual date": "date",  # 5/31/2024 or 31.5.2024
     "swapped date": "date",  # 31/5/2024 or 5.31.2024
     "words": "words",
 }
@@ -96,11 +98,11 @@ def _checked(pattern: re.Pattern[str], text: str) -> str:
     return text
 
 
-def _date(text: str, swapped: bool = False) -> np.datetime64:
+def _date(text: str, swapped: bool | None = None) -> np.datetime64:
     """Return a date; slashes mean that the month comes first, unless the order is swapped."""
     if m := _ISO.fullmatch(text):
         year, month, day, *clock = m.groups()
-    elif m := _DAYS.fullmatch(text):
+    elif swapped is not None and (m := _DAYS.fullmatch(text)):
         month, mark, day, year, *clock = m.groups()
         if (mark == "/") == swapped:
             month, day = day, month
@@ -112,16 +114,13 @@ def _date(text: str, swapped: bool = False) -> np.datetime64:
     )
 
 
-def _swapped_date(text: str) -> np.datetime64:
-    return _date(text, swapped=True)
-
-
 _READERS: dict[str, Callable[[str], float | np.datetime64]] = {
     "number": _number,
     "grouped": _grouped,
     "comma": _comma,
     "grouped comma": _grouped_comma,
     "date": _date,
-    "swapped date": _swapped_date,
+    "usual date": partial(_date, swapped=False),
+    "swapped date": partial(_date, swapped=True),
 }
 _GAPS = {"number": float("nan"), "date": np.datetime64("NaT")}

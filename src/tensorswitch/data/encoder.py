@@ -356,9 +356,10 @@ def _as_kind(values: np.ndarray | None, column: Column, rows: int) -> np.ndarray
     cells = ["" if own != "words" or v is None else v for v in values]
     if not column.written and (found := best_conversion(cells, kind)) is not None:
         return found[0]
-    single = [converted([cell], column.written or kind) for cell in cells]
+    ways = (column.written, kind) if column.written else (kind,)
+    read = [next((v for w in ways if (v := converted([c], w)) is not None), None) for c in cells]
     none = converted([""], kind)
-    return np.concatenate([none if s is None else s for s in single])
+    return np.concatenate([none if value is None else value for value in read])
 
 
 def _encode(column: Column, values: np.ndarray) -> np.ndarray:

@@ -10,11 +10,13 @@ import numpy as np
 
 from tensorswitch.data.dataset import Dataset
 from tensorswitch.data.images import read_pictures
-from tensorswitch.data.problem import TEST_SHARE, Problem, table_problem
+from tensorswitch.data.problem import Problem, held_out, table_problem
 from tensorswitch.data.readers import DataError, read_idx_folder, read_npy, read_npz
 from tensorswitch.data.tables import is_table
 
 __all__ = ["as_rows", "labels_beside", "own_dataset", "own_problem"]
+
+TESTS = ("test", "val", "valid", "validation")  # folders of pictures, the first is for testing
 
 
 def own_problem(
@@ -88,12 +90,19 @@ def check_no_columns(name: str | Path, options: dict[str, Any]) -> None:
 def _picture_problem(path: Path) -> Problem:
     """Return the problem of a folder of pictures, with its test rows if it has a folder of them."""
     parts = {p.name.lower(): p for p in path.iterdir() if p.is_dir()}
-    given = {"train", "test"} <= set(parts)
-    train = read_pictures(parts["train"] if given else path)
-    pictures = [train]
+    held = [name for name in TESTS if name in parts]
+    given = "train" in parts and bool(held)
+    pictures = [read_pictures(parts["train"] if given else path)]
     if given:
-        shape = train.images.shape[1:]
-        pictures.append(read_pictures(parts["test"], (shape[0], shape[1], shape[2])))
+        if unused := sorted(set(parts) - {"train", *held}):
+            raise DataError(
+                f"{path} has folders train and {held[0]}, so that {', '.join(unused)} cannot be "
+                "classes; expected only folders of pictures to train and to test with"
+            )
+        shape = pictures[0].images.shape[1:]
+        size = shape[0], shape[1], shape[2]
+        # Those to validate with are learned from, as each method holds out rows of its own.
+        pictures += [read_pictures(parts[name], size) for name in (*held[1:], held[0])]
     labels: list[str] = []
     for part in pictures:
         if part.labels is None:
@@ -105,12 +114,18 @@ def _picture_problem(path: Path) -> Problem:
     if len(names) < 2:
         raise DataError(f"{path}: all pictures are of class {names[0]}; two classes are required")
     images = np.concatenate([part.images for part in pictures])
-    test = np.arange(len(train.images), len(images)) if given else None
-    size = "grey" if images.shape[1] == 1 else "colour"
-    notes = (f"{len(images)} pictures as {images.shape[2]} × {images.shape[3]} {size}",)
+    test = np.arange(len(images) - len(pictures[-1].images), len(images)) if given else None
+    shades = "grey" if images.shape[1] == 1 else "colour"
+    notes = [f"{len(images)} pictures as {images.shape[2]} × {images.shape[3]} {shades}"]
+    if given:
+        parts_used = " and ".join(["train", *held[1:]])
+        notes.append(
+            f"pictures of {parts_used} are learned from, those of {held[0]} are for testing"
+        )
     classes = tuple(map(str, names))
     target = codes.astype(np.int64)
-    return Problem(path.resolve().name, images, target, classes, given_test=test, notes=notes)
+    name = path.resolve().name
+    return Problem(name, images, target, classes, given_test=test, notes=tuple(notes))
 
 
 def _arrays(path: Path) -> Dataset:
@@ -172,8 +187,6 @@ def _labelled(
     y_test: np.ndarray | None = None,
 ) -> Dataset:
     """Convert labels of any type to indices, and hold out a test set if there is none."""
-    from sklearn.model_selection import train_test_split
-
     for labels in (y, y_test):
         if labels is not None and labels.ndim == 2 and labels.shape[1] > 1:
             raise DataError(
@@ -208,11 +221,9 @@ def _labelled(
             raise DataError(
                 f"{path} has only {len(x)} rows; at least 10 are required to hold out a test set"
             )
-        seldom = np.bincount(codes).min() < 2
-        parts: list[Any] = train_test_split(
-            x, codes, test_size=TEST_SHARE, random_state=0, stratify=None if seldom else codes
-        )
-        return Dataset(path.stem, parts[0], parts[2], parts[1], parts[3], tuple(map(str, names)))
+        train, held = held_out(codes, classes=True)
+        classes = tuple(map(str, names))
+        return Dataset(path.stem, x[train], codes[train], x[held], codes[held], classes)
     test = as_rows(path, x_test)
     if test.dtype != x.dtype:
         raise DataError(

@@ -65,6 +65,8 @@ class Problem:
         Which rows are for testing, if the data say so.
     ignored : tuple of str, default=()
         Columns of a table that are not learned from.
+    target_written : str, default=""
+        How the target was written, if that is special; see :attr:`Table.formats`.
     notes : tuple of str, default=()
         What was decided, for the user.
     """
@@ -78,6 +80,7 @@ class Problem:
     given_test: np.ndarray | None = None
     ignored: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    target_written: str = ""
 
     @classmethod
     def from_dataset(cls, data: Dataset) -> Problem:
@@ -118,7 +121,8 @@ class Problem:
         everything = {f"column {k}": v for k, v in columns.items()}
         whole = Table(self.name, {**everything, "target": self.target.astype(float)})
         if isinstance(self.rows, Table):
-            return whole.fingerprint
+            names = np.array(self.class_names or (), dtype=object)
+            return replace(whole, columns={**whole.columns, "names": names}).fingerprint
         split = np.zeros(0) if self.given_test is None else self.given_test.astype(float)
         bytes_ = np.ascontiguousarray(self.rows).reshape(-1).view(np.uint8)
         from hashlib import blake2b
@@ -157,13 +161,7 @@ class Problem:
         """
         if self.given_test is not None:
             return self.splits()[0]
-        from sklearn.model_selection import train_test_split
-
-        every = np.arange(len(self))
-        rare = self.class_names is None or np.bincount(self.target).min() < 2
-        labels = None if rare else self.target
-        train, test = train_test_split(every, test_size=TEST_SHARE, random_state=0, stratify=labels)
-        return np.sort(train), np.sort(test)
+        return held_out(self.target, self.class_names is not None)
 
     def parts(self, train: np.ndarray, test: np.ndarray, components: int | None = None) -> Parts:
         """Encode training and test rows, with an encoder fitted on the former.
@@ -218,6 +216,39 @@ class Problem:
         whole = Dataset(self.name, parts.train, target[0], parts.test, target[1], self.class_names)
         named = replace(whole, target_name=self.target_name, id_name=self.id_name)
         return replace(named, encoder=parts.encoder)
+
+
+def held_out(target: np.ndarray, classes: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return 70 % of the rows for training and 30 % for testing, with all classes in the former.
+
+    Parameters
+    ----------
+    target : ndarray of shape (rows,)
+        Indices of classes, or numbers.
+    classes : bool
+        Whether they are classes, of which both parts get their shares if there are enough rows.
+
+    Returns
+    -------
+    train, test : ndarray of int
+        Indices of the rows.
+    """
+    from sklearn.model_selection import train_test_split
+
+    every = np.arange(len(target))
+    if not classes:
+        train, test = train_test_split(every, test_size=TEST_SHARE, random_state=0)
+        return np.sort(train), np.sort(test)
+    counts = np.bincount(target)
+    alone = every[counts[target] == 1]
+    others = every[counts[target] > 1]
+    room = np.ceil(TEST_SHARE * len(others)) >= (counts > 1).sum()
+    labels = target[others] if room else None
+    train, test = train_test_split(others, test_size=TEST_SHARE, random_state=0, stratify=labels)
+    lost = np.setdiff1d(target[test], target[train])
+    moved = [test[target[test] == label][0] for label in lost]
+    train = np.concatenate([train, alone, np.array(moved, dtype=int)])
+    return np.sort(train), np.setdiff1d(every, train)
 
 
 def _take(rows: Table | np.ndarray, places: np.ndarray) -> Table | np.ndarray:
@@ -275,6 +306,11 @@ def table_problem(
     values = table.column(target, "target")
     if target in left_out:
         raise DataError(f"{path}: the target {target!r} is also to be ignored")
+    counters = [
+        name
+        for name, column in table.columns.items()
+        if name not in (target, *left_out) and _counts_rows(column)
+    ]
     known = _known(values)
     if not known.any():
         raise DataError(f"{path}: the target {target!r} has no values")
@@ -283,11 +319,8 @@ def table_problem(
         table, values = table.take(known), values[known]
     codes, names, why = _target(path, target, values, task)
     notes.append(why)
-    features = table.without([target, *left_out])
-    for name, column in features.columns.items():
-        if _counts_rows(column):
-            notes.append(f"{name!r} numbers the rows and is left out")
-            features = features.without([name])
+    features = table.without([target, *left_out, *counters])
+    notes += [f"{name!r} numbers the rows and is left out" for name in counters]
     if not features.columns:
         raise DataError(f"{path} has no columns to learn from besides {target!r}")
     for name, reason in TableEncoder.fit(features).left_out.items():
@@ -299,7 +332,15 @@ def table_problem(
     stem = path.name.split(".")[0] or path.name
     ignored = tuple(n for n in table.columns if n not in features.columns and n != target)
     return Problem(
-        stem, features, codes, names, target, id_column or "", ignored=ignored, notes=tuple(notes)
+        stem,
+        features,
+        codes,
+        names,
+        target,
+        id_column or "",
+        ignored=ignored,
+        notes=tuple(notes),
+        target_written=table.formats.get(target, ""),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tensorswitch.data._csv import COMPRESSED, read_csv
-from tensorswitch.data._text import FORMATS, best_conversion
+from tensorswitch.data._text import FORMATS, best_conversion, converted
 from tensorswitch.data.readers import DataError, reading
 
 __all__ = ["Table", "is_table", "read_table"]
@@ -187,7 +187,7 @@ def read_table(path: str | Path, kinds: dict[str, str] | None = None) -> Table:
         if path.is_dir():
             raise DataError(f"{path} is a folder, expected a table")
         if path.suffix.lower() in ARROW:
-            columns, formats, notes = _read_arrow(path)
+            columns, formats, notes = _read_arrow(path, kinds or {})
         else:
             columns, formats, notes = read_csv(path, kinds)
     for name, column in columns.items():
@@ -198,7 +198,9 @@ def read_table(path: str | Path, kinds: dict[str, str] | None = None) -> Table:
     return Table(path.name, columns, tuple(notes), special)
 
 
-def _read_arrow(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str], list[str]]:
+def _read_arrow(
+    path: Path, given: dict[str, str]
+) -> tuple[dict[str, np.ndarray], dict[str, str], list[str]]:
     try:
         import pyarrow as pa
         from pyarrow import feather, parquet
@@ -217,17 +219,24 @@ def _read_arrow(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str], list
     if not content.num_rows:
         raise DataError(f"{path} has no rows")
     columns, formats, notes = {}, {}, []
-    for name, column in zip(names, content.columns, strict=True):
-        converted = _from_arrow(pa, column)
-        if converted is None:
-            notes.append(f"column {name!r} of type {column.type} is left out")
-        elif converted.dtype.kind != "O" or not any(converted):
-            columns[name] = converted
+    for name, stored in zip(names, content.columns, strict=True):
+        column = _from_arrow(pa, stored)
+        if column is None:
+            notes.append(f"column {name!r} of type {stored.type} is left out")
+        elif column.dtype.kind != "O" or not any(column):
+            columns[name] = column
         else:  # many tables have dates as text
-            cells = ["" if word is None else word for word in converted]
-            dates, formats[name] = best_conversion(cells, "date") or (converted, "words")
-            columns[name] = dates
+            cells = ["" if word is None else word for word in column]
+            columns[name], formats[name] = _dates(cells, given.get(name)) or (column, "words")
     return columns, formats, notes
+
+
+def _dates(cells: list[str], given: str | None) -> tuple[np.ndarray, str] | None:
+    """Return text as dates with their format, in the given one if it is special."""
+    if given in (None, "date"):
+        return best_conversion(cells, "date")
+    found = converted(cells, given) if FORMATS[given] == "date" else None
+    return None if found is None else (found, given)
 
 
 def _from_arrow(pa: Any, column: Any) -> np.ndarray | None:
@@ -237,7 +246,7 @@ def _from_arrow(pa: Any, column: Any) -> np.ndarray | None:
         column = column.cast(column.type.value_type)
     kind = column.type
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
-        return np.array(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
+        return np.array(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
     if types.is_timestamp(kind) or types.is_date(kind):
         whole = column.cast(pa.timestamp("s"), safe=False)
         return whole.to_numpy().astype("datetime64[s]")  # type: ignore[no-any-return]

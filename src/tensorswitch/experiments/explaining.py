@@ -171,7 +171,7 @@ def examples(
     for order, place in enumerate(chosen):
         row = int(test[place])
         words = [*near[order], *counts[order]]
-        made.append(_example(problem, predictions, found, row, place, words))
+        made.append(_example(problem, predictor, predictions, found, row, place, words))
     return made, found.importance
 
 
@@ -201,6 +201,7 @@ def _choose(truth: np.ndarray, predictions: Predictions) -> np.ndarray:
 
 def _example(
     problem: Problem,
+    predictor: Predictor,
     predictions: Predictions,
     found: Explanation,
     row: int,
@@ -218,14 +219,16 @@ def _example(
     code = int(predictions.places[place])
     names = predictions.class_names
     sure = None if predictions.probabilities is None else predictions.probabilities[place, code]
-    against = None if code == truth else _of_class(shares, int(truth))
+    known = [int(label) for label in predictor.model.classes_]
+    learned = code != truth and int(truth) in known
+    against = _of_class(shares, known.index(int(truth))) if learned else None
     return Example(
         row,
         names[code],
         names[int(truth)],
         None if sure is None else float(sure),
         code == truth,
-        _of_class(shares, code),
+        _of_class(shares, known.index(code)),
         against,
         neighbours,
     )

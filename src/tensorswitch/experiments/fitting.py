@@ -24,6 +24,7 @@ from tensorswitch.experiments.predictor import (
     Front,
     Interval,
     Predictor,
+    all_classes,
     decisions,
     predicted_classes,
     predicted_numbers,
@@ -153,6 +154,7 @@ def _empty(name: str, method: Method, problem: Problem, parts: Parts) -> Predict
         centre, spread = float(parts.train_target.mean()), float(parts.train_target.std())
         spread = spread if spread > 0 else 1.0
     names: dict[str, Any] = {"target_name": problem.target_name, "id_name": problem.id_name}
+    names["target_written"] = problem.target_written
     numbers: dict[str, Any] = {"centre": centre, "spread": spread}
     return Predictor(
         None, parts.encoder, name, problem.class_names, front, **names, **numbers, **shape
@@ -257,20 +259,12 @@ def _measure(fit: Fit, test: np.ndarray, truth: np.ndarray, one_pass: bool) -> N
     else:
         codes, probabilities = predicted_classes(predictor.model, test)
         classes = len(predictor.class_names)
-        probabilities = _all_classes(predictor.model, probabilities, classes)
+        probabilities = all_classes(predictor.model, probabilities, classes)
         fit.metrics = classification_metrics(truth, codes, probabilities, classes)
-        if probabilities is None and len(np.unique(truth)) == classes:
+        known = len(np.unique(truth)) == classes == len(predictor.model.classes_)
+        if probabilities is None and known:
             outputs = decisions(predictor.model, test)
             predictor.calibration = Calibration.fit(outputs, truth, np.ones(len(truth)))
     fit.predict_seconds = time.perf_counter() - start
     if one_pass:
         fit.one_pass = fit.metrics["error"]
-
-
-def _all_classes(model: Any, probabilities: np.ndarray | None, classes: int) -> np.ndarray | None:
-    """Return probabilities with a column for each class, zero for those that were not seen."""
-    if probabilities is None or probabilities.shape[1] == classes:
-        return probabilities
-    every = np.zeros((len(probabilities), classes))
-    every[:, np.asarray(model.classes_).astype(int)] = probabilities
-    return every

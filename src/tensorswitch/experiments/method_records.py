@@ -117,6 +117,10 @@ class MethodRecord:
             for entry in content["results"]:
                 result = FoldResult(**entry)
                 result.one_pass = math.nan if result.one_pass is None else result.one_pass
+                # R² of equal targets is not defined.
+                result.metrics = {
+                    k: math.nan if v is None else v for k, v in result.metrics.items()
+                }
                 if not isinstance(result.metrics["error"], float | int):
                     raise TypeError("errors must be numbers")
                 record.results.append(result)

@@ -128,6 +128,8 @@ class Predictor:
         Probabilities from outputs, for classifiers without.
     row_shape, row_type : tuple of int and str
         Shape and type of a row of an array, before it is encoded.
+    target_written : str, default=""
+        How the target was written, as in :class:`tensorswitch.data.Problem`.
     """
 
     model: Any
@@ -143,6 +145,7 @@ class Predictor:
     calibration: Calibration | None = None
     row_shape: tuple[int, ...] = ()
     row_type: str = ""
+    target_written: str = ""
 
     def inputs(self, rows: Table | np.ndarray) -> np.ndarray:
         """Return what the model is given.
@@ -182,6 +185,7 @@ class Predictor:
                 high = values + self.interval.high * unit
             return Predictions(None, values=values, low=low, high=high)
         codes, probabilities = predicted_classes(self.model, x, self.calibration)
+        probabilities = all_classes(self.model, probabilities, len(self.class_names))
         return Predictions(list(self.class_names), probabilities, codes=codes)
 
     def save(self, path: Path) -> None:
@@ -276,6 +280,30 @@ def predicted_classes(
     if calibration is None:
         return codes, None
     return codes, calibration.probabilities(decisions(model, x))
+
+
+def all_classes(model: Any, probabilities: np.ndarray | None, classes: int) -> np.ndarray | None:
+    """Return probabilities with a column for each class, zero for those that were not seen.
+
+    Parameters
+    ----------
+    model : estimator
+        A classifier whose classes are indices.
+    probabilities : ndarray of shape (rows, classes of the model), or None
+        Its probabilities.
+    classes : int
+        Number of all classes.
+
+    Returns
+    -------
+    ndarray of shape (rows, classes), or None
+        The probabilities.
+    """
+    if probabilities is None or probabilities.shape[1] == classes:
+        return probabilities
+    every = np.zeros((len(probabilities), classes))
+    every[:, np.asarray(model.classes_).astype(int)] = probabilities
+    return every
 
 
 def decisions(model: Any, x: np.ndarray) -> np.ndarray:

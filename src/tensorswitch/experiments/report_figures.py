@@ -40,11 +40,14 @@ def times(records: list[MethodRecord], numbers: bool) -> Figure:
     figure = Figure(figsize=(5.6, 5), layout="constrained")
     axes = figure.subplots()
     factor = 1.0 if numbers else 100.0
-    for record in records:
+    for record in (r for r in records if np.isfinite(r.error)):
         colour = COLOURS.get(record.method, GREY)
         curve = record.results[0].curve
         if curve:
-            line = [(max(p["seconds"], 1e-3), factor * p["error"]) for p in curve]
+            line = [
+                (max(p["seconds"], 1e-3), np.nan if p["error"] is None else factor * p["error"])
+                for p in curve
+            ]
             axes.plot(*zip(*line, strict=True), color=colour, linewidth=1, alpha=0.6)
         marker = "o" if COMPARED[record.method].own else "s"
         axes.plot(
@@ -56,9 +59,9 @@ def times(records: list[MethodRecord], numbers: bool) -> Figure:
             label=record.label,
             linestyle="none",
         )
-    errors = [factor * r.error for r in records]
-    top = max(min(max(errors), 4 * float(np.median(errors)) + 1e-9), 1.2 * min(errors) + 1e-9)
-    axes.set_ylim(0, 1.15 * top)
+    if errors := [factor * r.error for r in records if np.isfinite(r.error)]:
+        top = max(min(max(errors), 4 * float(np.median(errors)) + 1e-9), 1.2 * min(errors) + 1e-9)
+        axes.set_ylim(0, 1.15 * top)
     axes.set(xscale="log", xlabel="seconds")
     axes.set_ylabel("1 − R²" if numbers else "test error, %")
     axes.xaxis.set_major_formatter("{x:g}")
@@ -310,4 +313,5 @@ def _flat(shares: np.ndarray) -> np.ndarray:
 
 
 def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    """Return the start of a text, in which dollars do not enclose formulas."""
+    return (text if len(text) <= most else text[: most - 1] + "…").replace("$", r"\$")

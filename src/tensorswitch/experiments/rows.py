@@ -136,7 +136,7 @@ def _table_rows(
     target = predictor.target_name
     kinds = dict(encoder.kinds)
     if predictor.class_names is None:
-        kinds[target] = "number"
+        kinds[target] = predictor.target_written or "number"
     table = read_table(path, {**kinds, **({asked: "words"} if asked else {})})
     notes = list(table.notes)
     if id_column is not None:
