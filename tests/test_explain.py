@@ -163,3 +163,12 @@ def test_what_has_no_exact_explanation_is_named():
         explain(object(), np.ones((1, 2)))
     with pytest.raises(ValueError, match=r"outputs of shape \(2, 3, 4\)"):
         explain(torch.nn.Identity(), torch.ones(2, 3, 4))
+
+
+def test_modes_of_the_parts_stay_and_rows_of_numpy_are_taken():
+    network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.ReLU())
+    network.train()
+    network[1].eval()  # frozen
+    found = explain(network, np.random.default_rng(0).normal(size=(5, 3)))
+    assert found.contributions.shape == (5, 4, 3)
+    assert [part.training for part in network.modules()] == [True, True, False, True]

@@ -117,7 +117,9 @@ def explain(model: Any, X: Any) -> Explanation:
 
 def _explain_module(module: nn.Module, x: Tensor) -> Explanation:
     """Return input times gradient, in evaluation mode, and the rest as the constant."""
-    training = module.training
+    modes = [(part, part.training) for part in module.modules()]
+    kind = next((p.dtype for p in module.parameters() if p.is_floating_point()), x.dtype)
+    x = x.to(kind)
     module.eval()
     try:
         with torch.enable_grad():
@@ -133,7 +135,8 @@ def _explain_module(module: nn.Module, x: Tensor) -> Explanation:
                 for column in outputs.unbind(1)
             ]
     finally:
-        module.train(training)
+        for part, training in modes:
+            part.training = training
     contributions = torch.stack(shares, dim=1)
     constant = outputs.detach() - contributions.flatten(2).sum(2)
     return Explanation(contributions.cpu().numpy(), constant.cpu().numpy())

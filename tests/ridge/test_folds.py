@@ -7,7 +7,13 @@ import torch
 from torch.testing import assert_close
 
 from tensorswitch import algebra
-from tensorswitch.ridge import RidgeStatistics, apply_readout, solve, solve_matrix_free
+from tensorswitch.ridge import (
+    FeatureStatistics,
+    RidgeStatistics,
+    apply_readout,
+    solve,
+    solve_matrix_free,
+)
 from tensorswitch.ridge.folds import FOLDS, fold_errors
 from tensorswitch.ridge.moments import Moments
 from tensorswitch.ridge.penalty import penalties
@@ -283,3 +289,15 @@ def test_leave_one_out_is_accurate_for_tiny_penalties():
     for alpha, error in found.path:
         right = explicit(x, targets, gate_weights, None, folds, alpha)
         assert error == pytest.approx(right, rel=1e-7)
+
+
+def test_an_offset_of_the_targets_does_not_change_the_penalty():
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(300, 6, generator=generator)
+    t = 10 * z[:, :1] + torch.randn(300, 1, generator=generator)
+    found = [
+        FeatureStatistics(6, 1, folds=5).update(z, t + offset).solve("cv", fit_intercept=True)
+        for offset in (0, 20_000)
+    ]
+    assert found[1].alpha == pytest.approx(found[0].alpha, rel=1e-3)
+    torch.testing.assert_close(found[1].weight, found[0].weight, atol=1e-2, rtol=0)

@@ -14,6 +14,7 @@ TABLES_HINT = (
     "categories, dates and missing values; install it with pip install 'tensorswitch[tables]'"
 )
 COPIES = 3  # of dense rows that a fit holds
+NEGLIGIBLE = 1e-12  # of the largest weight
 
 
 def validated(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
@@ -41,6 +42,8 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) 
 def sample_weights(X: Any, sample_weight: Any) -> np.ndarray | None:
     """Return the weights of rows in float64, None if there are none.
 
+    Weights so small that they cannot matter, as of rows that have decayed, are zero.
+
     Raises
     ------
     ValueError
@@ -53,7 +56,8 @@ def sample_weights(X: Any, sample_weight: Any) -> np.ndarray | None:
     )
     if not weight.any():
         raise ValueError("sample_weight is zero for every row")
-    return weight
+    result: np.ndarray = np.where(weight > NEGLIGIBLE * weight.max(), weight, 0.0)
+    return result
 
 
 def _refuse_dates(estimator: Any, X: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import unique_labels
 
 
@@ -46,3 +47,16 @@ def check_partial_fit(known: np.ndarray | None, classes: Any) -> np.ndarray:
             f"classes={unique_labels(classes)} differ from those of the first call, {known}"
         )
     return known
+
+
+def class_factors(
+    class_weight: Any, classes: np.ndarray, places: np.ndarray, weight: np.ndarray | None
+) -> np.ndarray:
+    """Return the factor of each class; "balanced" counts rows by their weights."""
+    if not isinstance(class_weight, str) or class_weight != "balanced":
+        found: np.ndarray = compute_class_weight(class_weight, classes=classes, y=classes[places])
+        return found
+    counts = np.bincount(places, weight, len(classes)).astype(np.float64)
+    share = counts.sum() / len(classes)
+    factors: np.ndarray = np.divide(share, counts, out=np.zeros_like(counts), where=counts > 0)
+    return factors

@@ -90,6 +90,7 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
 
     _loss: str
     _learner: Learner
+    _unit_weight: float = 1.0  # mean weight of the rows of the first chunk
 
     def __init__(
         self,
@@ -159,10 +160,12 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
         self._epochs(rows, held[0] if held else None)
         return self
 
-    def _rows(self, X: np.ndarray, targets: np.ndarray, weight: np.ndarray) -> Rows:
-        """Return scaled rows for the learner."""
-        even = np.ptp(weight) == 0
-        shares = None if even else (weight / weight.mean()).astype(np.float32)
+    def _rows(
+        self, X: np.ndarray, targets: np.ndarray, weight: np.ndarray, *, unit: float | None = None
+    ) -> Rows:
+        """Return scaled rows for the learner, with weights in a unit, by default their mean."""
+        parts = weight / (weight.mean() if unit is None else unit)
+        shares = None if np.allclose(parts, 1, rtol=1e-12) else parts.astype(np.float32)
         return Rows.from_numpy(self._scale(X), self._target_scale(targets), shares).to(self.device)
 
     def _held_out(
@@ -217,12 +220,16 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
     def _partial_fit(
         self, X: np.ndarray, targets: np.ndarray, weight: Any, outputs: int, first: bool
     ) -> Self:
+        given = np.ones(len(X)) if weight is None else weight
+        used = given[given > 0]
         X, targets, weight = distinct_rows(X, targets, weight)
         if first:
             self._take_scales(X, targets, weight)
             self._start(X.shape[1], outputs, check_random_state(self.random_state))
+            self._unit_weight = float(used.mean())
         self._set_batch_size(max(len(X), FEW_ROWS))  # a chunk is not all there is
-        self._epoch(self._rows(X, targets, weight))
+        unit = self._unit_weight * len(used) / max(1, len(X))
+        self._epoch(self._rows(X, targets, weight, unit=unit))
         return self
 
     def _take_scales(self, X: np.ndarray, targets: np.ndarray, weight: np.ndarray) -> None:

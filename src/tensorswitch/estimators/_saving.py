@@ -183,7 +183,7 @@ def _encode_array(value: np.ndarray, place: str, tensors: dict[str, Tensor]) -> 
 def _encode_object(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Learner):
         network = _encode_object(value.network, f"{place}.network", tensors)
-        return {"learner": network, "loss": value.loss_name}
+        return {"learner": network, "loss": value.loss_name, "options": value.options()}
     if isinstance(value, Network):
         for name, tensor in value.state_dict().items():
             tensors[f"{place}.{name}"] = tensor.detach().cpu().contiguous().clone()
@@ -232,7 +232,8 @@ def _decode(value: Any, tensors: dict[str, Tensor]) -> Any:
     if "tuple" in value:
         return tuple(_decode(v, tensors) for v in value["tuple"])
     if "learner" in value:
-        return Learner(_decode(value["learner"], tensors), loss=value["loss"])
+        options = value.get("options", {})  # not in older files
+        return Learner(_decode(value["learner"], tensors), loss=value["loss"], **options)
     if "network" in value:
         return _network(value, tensors)
     if "bank" in value:

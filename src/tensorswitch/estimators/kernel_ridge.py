@@ -7,12 +7,11 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from tensorswitch.estimators._inputs import sample_weights, validated
 from tensorswitch.estimators._kernel_ridge import MATRICES, TSKernelRidgeBase
-from tensorswitch.estimators._labels import check_classes, class_places
+from tensorswitch.estimators._labels import check_classes, class_factors, class_places
 from tensorswitch.estimators._transaction import unchanged_on_error
 from tensorswitch.kernel_ridge import Calibration
 
@@ -145,9 +144,10 @@ class TSKernelRidgeClassifier(ClassifierMixin, TSKernelRidgeBase):  # type: igno
         classes = check_classes(y[used])
         places = class_places(y[used], classes)
         if self.class_weight is not None:
-            factors = compute_class_weight(self.class_weight, classes=classes, y=y[used])
             weight = (np.ones(len(y)) if weight is None else weight).copy()
-            weight[used] *= factors[places]
+            weight[used] *= class_factors(self.class_weight, classes, places, weight[used])[places]
+            places = places[weight[used] > 0]
+            used = weight > 0
         targets = np.where(places[:, None] == np.arange(len(classes)), 1.0, -1.0)
         targets = targets[:, 1:] if len(classes) == 2 else targets
         given = None if weight is None else weight[used]

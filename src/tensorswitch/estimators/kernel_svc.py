@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _ovr_decision_function
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from tensorswitch._checks import check_above_zero
+from tensorswitch._checks import check_above_zero, from_numpy
+from tensorswitch.estimators._labels import class_factors
 from tensorswitch.estimators._pairs import (
     Machine,
     Pairs,
@@ -32,6 +31,7 @@ from tensorswitch.estimators._pairs import (
 from tensorswitch.estimators._transaction import unchanged_on_error
 from tensorswitch.kernel_ridge import Calibration
 from tensorswitch.kernels import check_depth, check_kind, equivalent_kernels
+from tensorswitch.ridge.rows import row_hashes
 
 __all__ = ["TSKernelSVC"]
 
@@ -200,6 +200,7 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             row[np.searchsorted(self.support_, machine.support)] = machine.coef
         self.intercept_ = np.array([m.intercept for m in machines])
         self.n_iter_ = np.array([m.iterations for m in machines])
+        self.__dict__.pop("_calibration", None)  # of an earlier fit
         if self.probability:
             self._calibration = self._calibrated(Z, pairs, weight)
         return self
@@ -219,9 +220,7 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Solve for every pair. Support vectors are numbered as the rows of ``Z``."""
         kind, depth, _ = self._fitted_with
         labels = pairs.labels
-        factors = compute_class_weight(
-            self.class_weight, classes=pairs.classes, y=pairs.classes[labels]
-        )
+        factors = class_factors(self.class_weight, pairs.classes, labels, weight)
         options = {
             "C": self.C,
             "tol": self.tol,
@@ -257,8 +256,9 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rare = pairs.classes[np.bincount(labels).argmin()]
             raise ValueError(f"probability=True needs 2 rows of each class, but {rare} has one")
         decisions = np.empty((len(used), len(pairs.pairs)))
-        folds = StratifiedKFold(min(FOLDS, fewest), shuffle=True, random_state=0)
-        for kept, held in folds.split(used, labels):
+        fold = _folds(Z[used], labels)
+        for k in range(fold.max() + 1):
+            kept, held = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
             rows = used[kept]
             some = None if weight is None else weight[rows]
             machines = self._machines(Z[rows], Pairs(pairs.classes[labels[kept]]), some)
@@ -345,3 +345,18 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             K = equivalent_kernels(Z[start : start + step], support, **wanted)[kind, depth]
             parts.append(K @ coef.T + intercept)
         return np.concatenate(parts)
+
+
+def _folds(Z: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the fold of each row, by its content, so that no fold has copies of held-out rows."""
+    hashes = row_hashes(from_numpy(np.ascontiguousarray(Z))).numpy()
+    distinct = [
+        np.unique(hashes[labels == c], return_inverse=True) for c in range(labels.max() + 1)
+    ]
+    fewest = min(len(values) for values, _ in distinct)
+    fold = np.empty(len(labels), dtype=np.int64)
+    for c, (_, places) in enumerate(distinct):
+        count = int((labels == c).sum())
+        fold[labels == c] = places if fewest > 1 else np.arange(count)  # copies of one row only
+    usual = min(FOLDS, fewest if fewest > 1 else int(np.bincount(labels).min()))
+    return fold % usual

@@ -8,12 +8,16 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
-from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from tensorswitch.estimators._inputs import sample_weights
-from tensorswitch.estimators._labels import check_classes, check_partial_fit, class_places
+from tensorswitch.estimators._labels import (
+    check_classes,
+    check_partial_fit,
+    class_factors,
+    class_places,
+)
 from tensorswitch.estimators._mlp import TSMLPBase
 from tensorswitch.estimators._mlp_docs import documented
 from tensorswitch.estimators._transaction import unchanged_on_error
@@ -182,8 +186,7 @@ class TSMLPClassifier(ClassifierMixin, TSMLPBase):  # type: ignore[misc]
         """Return the weights of rows times those of their classes."""
         if self.class_weight is None:
             return weight
-        labels = self.classes_[targets]
-        factors = compute_sample_weight(self.class_weight, labels)
+        factors = class_factors(self.class_weight, self.classes_, targets, weight)[targets]
         result: np.ndarray = factors if weight is None else factors * weight
         return result
 

@@ -9,14 +9,18 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import check_is_fitted
 
 from tensorswitch.estimators._changing_classes import ChangingClasses
 from tensorswitch.estimators._held_rows import HeldRows, lowest_rows
-from tensorswitch.estimators._labels import check_classes, check_partial_fit, class_places
+from tensorswitch.estimators._labels import (
+    check_classes,
+    check_partial_fit,
+    class_factors,
+    class_places,
+)
 from tensorswitch.estimators._merging import Mergeable
 from tensorswitch.estimators._ridge_base import can_update, row_hashes_of
 from tensorswitch.estimators._ridge_docs import documented
@@ -239,9 +243,8 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses, Mergeable):  # type: i
                 f"class_weight={self.class_weight!r} needs all rows at once; for partial_fit and "
                 "remove, pass a dict of weights"
             )
-        factors = compute_class_weight(
-            self.class_weight, classes=classes, y=classes if y is None else y
-        )
+        rows = (np.arange(len(classes)), None) if y is None else (places, weight)
+        factors = class_factors(self.class_weight, classes, *rows)
         found: np.ndarray = (1.0 if weight is None else weight) * factors[places]
         return found.astype(np.float32 if X.dtype == np.float32 else np.float64)
 

@@ -207,7 +207,9 @@ def solve_large(
     others = 8 * (count * (len(z) + 3 * BLOCK + 2 * count) + 8 * targets.numel())
     keep = KernelTiles.kept_bytes(len(z), z.dtype, Ranks().count) + others <= memory
     if not keep and sampled is None:
-        count = min(MOST_SAMPLED, max(1, len(z) // 4))
+        # Columns of B in half of the budget, if there is one.
+        fitting = int(memory / 2 / (8 * len(z))) if memory else MOST_SAMPLED
+        count = max(1, min(MOST_SAMPLED, len(z) // 4, fitting))
     kernel = CentredTiles(z, kind, depth, weight, keep)
     lam = penalty * kernel.scale
     generator = torch.Generator("cpu").manual_seed(seed)

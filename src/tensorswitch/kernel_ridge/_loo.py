@@ -99,7 +99,8 @@ class Centred:
         self, penalty: float, beta: Tensor, inverse_diagonal: Tensor, targets: Tensor
     ) -> LeaveOneOut:
         """Residuals and intercept from β and the diagonal of the inverse."""
-        d = inverse_diagonal - self.direction.square() / (self.scale * (1 + penalty))
+        along = self.scale + penalty * (self.scale if self.scale > 0 else 1.0)
+        d = inverse_diagonal - self.direction.square() / along
         residuals = beta / (d * self.roots)[:, None]
         coef = beta * self.roots[:, None]
         intercept = free_intercept(self.roots, self.sums, beta, targets)

@@ -77,8 +77,10 @@ def column_sensitivities(
     -------
     Tensor of shape (columns,)
     """
+    tiny = torch.finfo(z.dtype).tiny  # a row may be zero if there is no bias
     lengths = support.norm(dim=1, keepdim=True)
-    unit_x, unit_y = z / z.norm(dim=1, keepdim=True), support / lengths
+    unit_x = z / z.norm(dim=1, keepdim=True).clamp(min=tiny)
+    unit_y = support / lengths.clamp(min=tiny)
     cosine = unit_x @ unit_y.t()
     value, slope = kappa(cosine, kind, depth)
     slope[cosine > 1 - 4 * torch.finfo(z.dtype).eps] = 0  # the same row twice

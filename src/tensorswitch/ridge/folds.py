@@ -86,8 +86,11 @@ def fold_errors(
         if not folds[k].rows > 0 or not others:
             continue
         system, found = System(Moments.sum(others), fit_intercept), 0
-        # Less than this is rounding error.
-        least = 100 * torch.finfo(system.right.dtype).eps * float(folds[k].target_energy.sum())
+        # Less than this is rounding error. An offset of the targets is in the intercept.
+        energy = folds[k].target_energy
+        if fit_intercept:
+            energy = energy - folds[k].target_sum.square() / folds[k].rows
+        least = 100 * torch.finfo(system.right.dtype).eps * float(energy.clamp(min=0).sum())
         for weights in readouts(system, values):
             error = folds[k].squared_error(weights, system.intercept(weights))
             for one in error.view(-1, system.right.shape[1]).sum(1).tolist():

@@ -144,6 +144,20 @@ class Learner:
         self.generator = torch.Generator().manual_seed(seed)
         self.epochs_done = 0
 
+    def options(self) -> dict[str, Any]:
+        """Return the settings of the optimiser, as they are now.
+
+        Returns
+        -------
+        dict
+            Arguments for another learner: optimizer, lr, momentum, weight_decay and batch_size.
+        """
+        group = self.optimizer.param_groups[0]
+        (name,) = (n for n, kind in OPTIMIZERS.items() if type(self.optimizer) is kind)
+        known = ("lr", "momentum", "weight_decay")
+        found: dict[str, Any] = {k: float(group[k]) for k in known if k in group}
+        return {"optimizer": name, "batch_size": self.batch_size, **found}
+
     def __getstate__(self) -> dict[str, Any]:
         # A generator cannot be pickled, but its state can.
         return {**self.__dict__, "generator": self.generator.get_state()}
