@@ -109,3 +109,11 @@ def test_columns_that_do_not_vary_score_nothing():
     y = np.random.default_rng(0).normal(size=20)
     model = TSKernelRidgeRegressor(kernel="ss", depth=1, scaling="standard", bias=1.0)
     assert model.fit(1e12 + np.arange(20.0)[:, None], y).loo_score_ < 0.1
+
+
+def test_the_deviation_of_a_repeated_row_is_that_of_one():
+    x = np.repeat(np.linspace(-1, 1, 30), 20)[:, None]
+    y = np.sin(2 * x[:, 0]) + np.random.default_rng(0).normal(size=len(x))
+    model = TSKernelRidgeRegressor(kernel="ss", depth=1, scaling="standard")
+    found = model.fit(x, y).predict(x[::20], return_std=True)[1]
+    assert 0.8 < found.mean() < 1.25  # the noise is 1

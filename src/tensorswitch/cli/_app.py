@@ -100,12 +100,13 @@ STOPPED = 130  # exit status after Ctrl-C, as shells have it
 
 
 @contextmanager
-def stoppable(folder: Path) -> Iterator[None]:
-    """Turn Ctrl-C into a message on how to resume."""
+def stoppable(folder: Path | None) -> Iterator[None]:
+    """Turn Ctrl-C into a message on how to resume, if there is a folder to resume from."""
     try:
         yield
     except KeyboardInterrupt:
-        err.print(f"stopped; run the same command again to resume from {folder}")
+        how = f"; run the same command again to resume from {folder}" if folder else ""
+        err.print(f"stopped{how}")
         raise typer.Exit(STOPPED) from None
 
 

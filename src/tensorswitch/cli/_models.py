@@ -151,7 +151,7 @@ def _train_method(problem: Problem, folder: Path, method: str, settings: dict[st
     from tensorswitch.experiments.trained import train_method
 
     before = (folder / MODEL).exists()
-    with stoppable(folder), progress_bar(method, err.is_terminal) as bar:
+    with stoppable(None), progress_bar(method, err.is_terminal) as bar:
         fit = train_method(
             problem, folder, method, watch=lambda done, total, note: bar(note=note), **settings
         )

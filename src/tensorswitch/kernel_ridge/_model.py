@@ -40,6 +40,8 @@ class KernelModel:
         Sample weights of the rows.
     noise : float
         λ, the variance of the noise in units of the kernel's.
+    copies : float, default=1.0
+        How many rows a row of weight 1 stands for; the noise of a single one is as much larger.
     """
 
     scaling: Scaling
@@ -51,6 +53,7 @@ class KernelModel:
     intercept: Tensor
     weight: Tensor | None
     noise: float
+    copies: float = 1.0
 
     def kernel(self, z: Tensor, other: Tensor | None = None) -> Tensor:
         """Return the kernel matrix of scaled rows.
@@ -129,8 +132,9 @@ class KernelModel:
             k = (k - means - own[:, None] + mean) * roots
             norms = diagonal_factor(self.kind, self.depth) * z.square().sum(1)
             explained = torch.linalg.solve_triangular(factor, k.t(), upper=False).square().sum(0)
-            parts.append(norms - 2 * own + mean - explained + self.noise * (1 + 1 / rows))
-        return torch.cat(parts).clamp(min=self.noise).double().numpy()
+            noise = self.noise * (self.copies + 1 / rows)
+            parts.append(norms - 2 * own + mean - explained + noise)
+        return torch.cat(parts).clamp(min=self.noise * self.copies).double().numpy()
 
     def _parts(self, x: Any) -> Iterator[Tensor]:
         step = max(1, PREDICT_BYTES // (self.support.element_size() * len(self.support)))

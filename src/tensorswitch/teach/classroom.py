@@ -110,7 +110,10 @@ class Classroom:
         """
         with self._lock:
             if key not in self._seats:
-                raise KeyError("this lesson is not open any more: the server was restarted")
+                raise KeyError(
+                    "this lesson is not open any more: the server was restarted, "
+                    "or others took its place"
+                )
             self._seats[key] = seat = self._seats.pop(key)  # the last one used is the last one
             return seat
 
