@@ -85,6 +85,7 @@ def test_readout_is_a_switched_convolution_with_mean_pooling(copies, grid):
     module = learn_patch_features(
         images, gates=6, size=3, components=5, grid=grid, copies=copies, power=1
     )
+    module.threshold -= 1e-9  # which is the score of a patch, so that rounding would decide
     f = module.pooled(images)
     readout = torch.randn(*f.shape[1:], 3, dtype=torch.float64)
     patches = module.project(images)[..., :-1].transpose(1, 2).unflatten(2, module.positions)
@@ -254,3 +255,12 @@ def test_large_images_are_reduced():
 def test_too_few_features_are_refused():
     with pytest.raises(ValueError, match="too few"):
         learn_patch_bank(some_images(), features=8)
+
+
+def test_an_offset_of_the_images_does_not_change_their_features():
+    """As in thermal images in kelvin, where differences are small."""
+    images = 0.05 * torch.rand(60, 1, 12, 12, generator=torch.Generator().manual_seed(0))
+    bank = learn_patch_bank(images + 300, features=200)
+    exact = bank.double()(images.double() + 300)
+    found = bank.float()(images + 300)
+    assert float((found - exact).norm() / exact.norm()) < 0.05

@@ -141,7 +141,11 @@ class PatchFeatures2d(nn.Module):
         Tensor of shape (images, positions, components + 1)
             ``[p(u), 1]`` for each position.
         """
+        # Variances are blind to an offset, and so are learned filters; rounding errors are not.
+        offset = images.mean((1, 2, 3), keepdim=True)
+        images = images - offset
         p = F.conv2d(images, self.filters, stride=self.stride)
+        p = p + offset * self.filters.sum((1, 2, 3))[:, None, None]
         mean, square = (
             F.avg_pool2d(x, self.size, self.stride).mean(1, keepdim=True)
             for x in (images, images.square())
