@@ -261,3 +261,17 @@ def test_text_of_parquet_is_read_as_the_training_rows_were_written(tmp_path):
     table = read_table(path, {"day": "swapped date", "code": "words"})
     assert str(table.columns["day"][0])[:10] == "2024-05-02"
     assert table.columns["code"].tolist() == ["2024-05-31"]
+
+
+def test_points_separate_thousands_where_commas_are_decimal(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "CHUNK", 2)
+    path = tmp_path / "a.csv"
+    rows = [("1,5", "4.220", "1.25"), ("2,5", "408", "2"), ("3", "1.000.000", "3.125")]
+    path.write_text("a;b;c\n" + "".join(";".join(row) + "\n" for row in rows))
+    table = read_table(path)
+    np.testing.assert_array_equal(table.columns["b"], [4220, 408, 1_000_000])
+    np.testing.assert_array_equal(table.columns["c"], [1.25, 2, 3.125])
+    assert table.formats == {"a": "comma", "b": "grouped comma"}
+    path.write_text("a;b\n1;4.220\n2;408\n")  # nothing shows that points are not decimal
+    np.testing.assert_array_equal(read_table(path).columns["b"], [4.22, 408])
+    np.testing.assert_array_equal(read_table(path, table.formats).columns["b"], [4220, 408])

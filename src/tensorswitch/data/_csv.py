@@ -16,7 +16,14 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from tensorswitch.data._text import FORMATS, converted, is_missing, is_number, is_surely_grouped
+from tensorswitch.data._text import (
+    FORMATS,
+    converted,
+    is_missing,
+    is_number,
+    is_surely_grouped,
+    points_may_group,
+)
 from tensorswitch.data.readers import DataError
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
@@ -62,14 +69,29 @@ def _read(
                 at_first = at_first or dict(formats)
         if not parts:
             break
-        if at_first == formats:  # commas are decimal unless they must separate
-            doubtful = {n for n, w in formats.items() if w == "grouped" != given.get(n)}
-            formats.update(dict.fromkeys(doubtful - layout.grouped, "comma"))
+        if at_first == formats:
+            formats.update(_second_thoughts(layout, formats, given))
     if not parts:
         raise DataError(f"{path} has a line of column names but no rows")
     columns = {name: np.concatenate([part[name] for part in parts]) for name in layout.names}
     notes += _remarks(columns, formats, given, layout.slashed)
     return columns, formats
+
+
+def _second_thoughts(
+    layout: _Layout, formats: dict[str, str], given: dict[str, str]
+) -> dict[str, str]:
+    """Return formats of columns that the whole file shows in another light.
+
+    Commas are decimal unless they must separate thousands. Where they are, points separate
+    thousands if they can.
+    """
+    free = {name: written for name, written in formats.items() if name not in given}
+    found = {n: "comma" for n, w in free.items() if w == "grouped" and n not in layout.grouped}
+    if {"comma", "grouped comma"} & {*free.values(), *found.values()}:
+        pointed = {n for n, may in layout.points.items() if may and free.get(n) == "number"}
+        found.update(dict.fromkeys(pointed, "grouped comma"))
+    return found
 
 
 def _remarks(
@@ -115,7 +137,8 @@ class _Layout(NamedTuple):
     """The columns of a file.
 
     While it is read, ``slashed`` and ``grouped`` collect columns with slashes between days and
-    months, and with commas that cannot be decimal.
+    months, and with commas that cannot be decimal, and ``points`` says whether those of a column
+    may separate thousands.
     """
 
     names: list[str]
@@ -123,10 +146,11 @@ class _Layout(NamedTuple):
     has_names: bool
     slashed: set[str]
     grouped: set[str]
+    points: dict[str, bool]
 
     @classmethod
     def of(cls, separator: str) -> _Layout:
-        return cls([], separator, True, set(), set())
+        return cls([], separator, True, set(), set(), {})
 
     def reader(self, lines: Iterable[str], strict: bool = True) -> Any:
         spaces = self.separator == " "
@@ -159,6 +183,10 @@ def _parts(
                 layout.slashed.add(name)
             if formats[name] == "grouped" and (layout.separator == "," or is_surely_grouped(cells)):
                 layout.grouped.add(name)
+            if formats[name] == "number" and layout.separator != ",":
+                may = layout.points.get(name, True) and points_may_group(cells)
+                if may is not None:
+                    layout.points[name] = may
         yield columns
 
 

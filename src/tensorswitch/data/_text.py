@@ -74,6 +74,18 @@ def is_surely_grouped(cells: Sequence[str]) -> bool:
     return any(cell.count(",") != 1 or "." in cell for cell in present)
 
 
+def points_may_group(cells: Sequence[str]) -> bool | None:
+    """Return whether points may separate thousands, or None if there are none.
+
+    They may if three digits follow each, and numbers without have no more than three.
+    """
+    present = [cell.strip() for cell in cells if not is_missing(cell)]
+    if all("." in cell or len(cell.lstrip("+-")) <= 3 for cell in present):
+        pointed = [cell for cell in present if "." in cell]
+        return all(_GROUPED_COMMA.fullmatch(cell) for cell in pointed) if pointed else None
+    return False
+
+
 def _number(text: str) -> float:
     if "_" in text:  # notations of Python that tables do not use
         raise ValueError(text)
