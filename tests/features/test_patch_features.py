@@ -10,6 +10,8 @@ from tensorswitch.features import (
     default_patch_sizes,
     learn_patch_bank,
     learn_patch_features,
+    pixel_shares,
+    reduced,
 )
 from tensorswitch.features._windows import averaging, window_of_position
 
@@ -264,3 +266,16 @@ def test_an_offset_of_the_images_does_not_change_their_features():
     exact = bank.double()(images.double() + 300)
     found = bank.float()(images + 300)
     assert float((found - exact).norm() / exact.norm()) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"), [((30, 40), (30, 40)), ((60, 100), (20, 33)), ((8, 480), (8, 48))]
+)
+def test_large_images_are_reduced_to_what_can_be_seen(shape, expected):
+    images = torch.rand(20, 1, *shape, generator=torch.Generator().manual_seed(0))
+    assert reduced(images).shape[2:] == expected
+    bank = learn_patch_bank(images, features=100)
+    weight = torch.ones(bank.out_features, 1)
+    shares = pixel_shares(bank, images, weight)
+    assert shares.shape[2:] == shape
+    torch.testing.assert_close(shares.sum((2, 3)), bank(images) @ weight, rtol=1e-3, atol=1e-3)

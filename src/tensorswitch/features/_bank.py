@@ -14,6 +14,7 @@ from tensorswitch.features._learning import default_patch_sizes, learn_patch_fea
 from tensorswitch.features._module import PatchFeatures2d
 
 MOST_PIXELS = 48  # along an axis; larger images are reduced
+FEWEST_PIXELS = 12  # that squares must leave of the shorter side
 
 
 class PatchBank2d(nn.Module):
@@ -203,6 +204,8 @@ def learn_patch_bank(
 def reduced(images: Tensor) -> Tensor:
     """Average large images over squares, so that they have at most 48 pixels along an axis.
 
+    Images so long that little would be left of their shorter side are reduced along the other only.
+
     Parameters
     ----------
     images : Tensor of shape (images, channels, height, width)
@@ -213,5 +216,23 @@ def reduced(images: Tensor) -> Tensor:
     Tensor of shape (images, channels, height / factor, width / factor)
         The same images if they are small.
     """
-    factor = -(-max(images.shape[2:]) // MOST_PIXELS)
-    return images if factor <= 1 else F.avg_pool2d(images, factor)
+    factors = reduction(*images.shape[2:])
+    return images if max(factors) <= 1 else F.avg_pool2d(images, factors)
+
+
+def reduction(height: int, width: int) -> tuple[int, int]:
+    """Return how many pixels of each axis :func:`reduced` averages.
+
+    Parameters
+    ----------
+    height, width : int
+        Size of the images.
+
+    Returns
+    -------
+    tuple of int
+        The factors of both axes.
+    """
+    down, across = (max(1, -(-side // MOST_PIXELS)) for side in (height, width))
+    both = max(down, across)
+    return (both, both) if min(height, width) // both >= FEWEST_PIXELS else (down, across)

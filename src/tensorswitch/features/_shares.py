@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tensorswitch.features._bank import MOST_PIXELS, PatchBank2d
+from tensorswitch.features._bank import PatchBank2d, reduction
 from tensorswitch.features._module import PatchFeatures2d
 
 IMAGES = 16  # at a time: the gates of all positions are held
@@ -45,7 +45,7 @@ def pixel_shares(bank: PatchBank2d, images: Tensor, weight: Tensor) -> Tensor:
     True
     """
     height, width = images.shape[2:]
-    factor = max(1, -(-max(height, width) // MOST_PIXELS))
+    down, across = reduction(height, width)
     found = []
     for part in images.split(IMAGES):
         small = bank.reduced(part)
@@ -56,8 +56,9 @@ def pixel_shares(bank: PatchBank2d, images: Tensor, weight: Tensor) -> Tensor:
             stop = start + features.out_features
             total += _shares(features, small, weight[start:stop])
             start = stop
-        if factor > 1:
-            total = F.interpolate(total, scale_factor=float(factor)) / factor**2
+        if max(down, across) > 1:
+            scale = float(down), float(across)
+            total = F.interpolate(total, scale_factor=scale) / (down * across)
             total = F.pad(total, (0, width - total.shape[3], 0, height - total.shape[2]))
         found.append(total)
     return torch.cat(found)

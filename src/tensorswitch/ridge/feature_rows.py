@@ -125,6 +125,9 @@ class FeatureRows:
         """
         check_shape("z", z, (None, self._z.shape[1]), "(rows, features)")
         check_shape("targets", targets, (len(z), self._targets.shape[1]), "(rows, out_features)")
+        for name, given in (("sample_weight", sample_weight), ("hashes", hashes)):
+            if given is not None:
+                check_shape(name, given, (len(z),), "(rows,)")
         start, end = self._filled, self._filled + len(z)
         if end > len(self._z):
             raise ValueError(f"there is room for {len(self._z):,} rows, but {end:,} were given")
