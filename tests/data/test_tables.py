@@ -160,6 +160,9 @@ def test_what_is_no_number():
         (["4,36", "985"], [4.36, 985], "comma"),
         (["1.234,5", "12,25"], [1234.5, 12.25], "grouped comma"),
         (["1,234.5", "-12.25"], [1234.5, -12.25], "grouped"),
+        (["0,125", "0", "0,250"], [0.125, 0, 0.25], "comma"),  # no group begins with a zero
+        (["1.000", "12,5"], [1000, 12.5], "grouped comma"),
+        (["1.5", "-2,5"], [1.5, -2.5], "comma"),
     ],
 )
 def test_commas_in_numbers(tmp_path, cells, expected, written):
@@ -171,7 +174,7 @@ def test_commas_in_numbers(tmp_path, cells, expected, written):
     assert "comma" in table.notes[-1]
     assert table.notes[-1].endswith("in 'n'")
     path.write_text("n,w\n" + "".join(f'"{cell}",x\n' for cell in cells))
-    if written != "comma" or cells[0] == "4,36":  # between commas, three digits are thousands
+    if cells != ["4,367", "1,200"]:  # between commas, three digits are thousands
         np.testing.assert_allclose(read_table(path).columns["n"], expected)
 
 
@@ -210,6 +213,7 @@ def test_the_order_of_day_and_month_is_that_of_the_whole_column(tmp_path, monkey
         ("red,small,1\nblue,big,0\n", ["c1", "c2", "c3"]),
         ("Smith,2019\nJones,2020\n", ["c1", "c2"]),
         ("country,2019\nFrance,1.5\n", ["country", "2019"]),
+        ("class,1100,1102,1104\nA,0.1,0.2,0.3\n", ["class", "1100", "1102", "1104"]),
         ("7,8\n9,10\n", ["c1", "c2"]),
     ],
 )
@@ -275,3 +279,24 @@ def test_points_separate_thousands_where_commas_are_decimal(tmp_path, monkeypatc
     path.write_text("a;b\n1;4.220\n2;408\n")  # nothing shows that points are not decimal
     np.testing.assert_array_equal(read_table(path).columns["b"], [4.22, 408])
     np.testing.assert_array_equal(read_table(path, table.formats).columns["b"], [4220, 408])
+
+
+def test_a_kind_that_is_given_does_not_say_how_numbers_are_written(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a;b\n1,125;1\n2,250;2\n")
+    table = read_table(path, {"a": "number"})
+    np.testing.assert_array_equal(table.columns["a"], [1.125, 2.25])
+    assert "commas are decimal in 'a'" in table.notes
+
+
+@pytest.mark.parametrize("cells", [["0.125", "0.250"], ["1.234", "5e2"], ["1.234", "12345"]])
+def test_points_that_cannot_separate_are_decimal(tmp_path, cells):
+    path = tmp_path / "a.csv"
+    path.write_text("a;b\n" + "".join(f"{i},5;{cell}\n" for i, cell in enumerate(cells)))
+    np.testing.assert_array_equal(read_table(path).columns["b"], [float(c) for c in cells])
+
+
+def test_thousands_between_commas_may_be_separated_in_some_cells(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('a,b\n"1,234",1\n1234,2\n12000,3\n')
+    np.testing.assert_array_equal(read_table(path).columns["a"], [1234, 1234, 12000])

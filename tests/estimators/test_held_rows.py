@@ -96,3 +96,11 @@ def test_what_is_forgotten_does_not_calibrate():
     assert model.cv_score_ > 0.9
     assert model.predict_proba(X)[np.arange(len(y)), y].mean() > 0.8
     assert len(model._held.hashes) == 1500  # of 4,500; the others no longer matter
+
+
+def test_light_classes_are_not_taken_for_old_ones():
+    X, y = binary(200)
+    X = X + np.random.default_rng(0).normal(size=X.shape)
+    model = TSRidgeClassifier(4, forgetting=0.999, class_weight={0: 1, 1: 2000}, random_state=0)
+    model.partial_fit(X[:190], y[:190], classes=[0, 1]).partial_fit(X[190:], y[190:])
+    assert len(model._held.hashes) == 200

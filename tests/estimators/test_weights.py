@@ -117,3 +117,19 @@ def test_the_deviation_of_a_repeated_row_is_that_of_one():
     model = TSKernelRidgeRegressor(kernel="ss", depth=1, scaling="standard")
     found = model.fit(x, y).predict(x[::20], return_std=True)[1]
     assert 0.8 < found.mean() < 1.25  # the noise is 1
+    copied = model.fit(np.repeat(x[::20], 4, axis=0), np.repeat(y[::20], 4))
+    deviations = copied.predict(x[::20], return_std=True)[1]
+    once = model.fit(x[::20], y[::20]).predict(x[::20], return_std=True)[1]
+    np.testing.assert_allclose(deviations, once, rtol=0.05)  # copies of the target tell nothing
+
+
+def test_chunks_after_a_weighted_fit_count_as_much():
+    X, y = noisy(200)
+    found = []
+    for weight in (1.0, 1e-3):
+        given = np.full(len(y), weight)
+        model = TSMLPClassifier((8,), random_state=0, max_iter=5).fit(X, y, sample_weight=given)
+        for _ in range(3):
+            model.partial_fit(X, 1 - y, sample_weight=given)
+        found.append(model.predict_proba(X))
+    np.testing.assert_allclose(found[0], found[1], atol=1e-4)

@@ -18,10 +18,10 @@ import numpy as np
 
 from tensorswitch.data._text import (
     FORMATS,
+    commas_must_group,
     converted,
     is_missing,
     is_number,
-    is_surely_grouped,
     points_may_group,
 )
 from tensorswitch.data.readers import DataError
@@ -86,8 +86,8 @@ def _second_thoughts(
     Commas are decimal unless they must separate thousands. Where they are, points separate
     thousands if they can.
     """
-    free = {name: written for name, written in formats.items() if name not in given}
-    found = {n: "comma" for n, w in free.items() if w == "grouped" and n not in layout.grouped}
+    free = {name: w for name, w in formats.items() if _is_free(given.get(name))}
+    found = {n: "comma" for n, w in free.items() if w == "grouped" and not layout.groups.get(n)}
     if {"comma", "grouped comma"} & {*free.values(), *found.values()}:
         pointed = {n for n, may in layout.points.items() if may and free.get(n) == "number"}
         found.update(dict.fromkeys(pointed, "grouped comma"))
@@ -108,11 +108,11 @@ def _remarks(
     }
     notes = []
     for written, text in said.items():
-        names = [repr(n) for n, found in formats.items() if found == written and n not in given]
+        names = [repr(n) for n, w in formats.items() if w == written and _is_free(given.get(n))]
         if names:
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
             notes.append(f"{text} in {', '.join(names[:5])}{more}")
-    for name in sorted(slashed - set(given)):
+    for name in sorted(n for n in slashed if _is_free(given.get(n))):
         column = columns[name]
         if formats[name] == "usual date" and not (_day_of_month(column) > 12).any():
             notes.append(
@@ -120,6 +120,11 @@ def _remarks(
                 f"{_with_slashes(column)}, which no date confirms"
             )
     return notes
+
+
+def _is_free(given: str | None) -> bool:
+    """Return whether the way to write a column is not given, but its kind at most."""
+    return given is None or FORMATS[given] == given
 
 
 def _day_of_month(dates: np.ndarray) -> np.ndarray:
@@ -136,21 +141,26 @@ def _with_slashes(dates: np.ndarray) -> str:
 class _Layout(NamedTuple):
     """The columns of a file.
 
-    While it is read, ``slashed`` and ``grouped`` collect columns with slashes between days and
-    months, and with commas that cannot be decimal, and ``points`` says whether those of a column
-    may separate thousands.
+    While it is read, ``slashed`` collects columns with slashes between days and months, and
+    ``groups`` and ``points`` say whether commas must and points may separate thousands.
     """
 
     names: list[str]
     separator: str
     has_names: bool
     slashed: set[str]
-    grouped: set[str]
+    groups: dict[str, bool]
     points: dict[str, bool]
 
     @classmethod
     def of(cls, separator: str) -> _Layout:
-        return cls([], separator, True, set(), set(), {})
+        return cls([], separator, True, set(), {}, {})
+
+    @staticmethod
+    def note(found: dict[str, bool], name: str, shown: bool | None) -> None:
+        """Keep what a chunk shows of a column; one that contradicts is enough."""
+        if shown is not None:
+            found[name] = found.get(name, True) and shown
 
     def reader(self, lines: Iterable[str], strict: bool = True) -> Any:
         spaces = self.separator == " "
@@ -181,12 +191,11 @@ def _parts(
                 "/" in cell[:3] and not is_missing(cell) for cell in cells
             ):
                 layout.slashed.add(name)
-            if formats[name] == "grouped" and (layout.separator == "," or is_surely_grouped(cells)):
-                layout.grouped.add(name)
+            if formats[name] == "grouped":
+                must = True if layout.separator == "," else commas_must_group(cells)
+                layout.note(layout.groups, name, must)
             if formats[name] == "number" and layout.separator != ",":
-                may = layout.points.get(name, True) and points_may_group(cells)
-                if may is not None:
-                    layout.points[name] = may
+                layout.note(layout.points, name, points_may_group(cells))
         yield columns
 
 
@@ -245,9 +254,11 @@ def _is_header(row: list[str], second: list[str] | None) -> bool:
 
 
 def _count(names: list[str]) -> bool:
-    """Return whether numbers are names, of which each is the next one of the other."""
+    """Return whether numbers are names: 0, 1, 2, or at least three with equal steps."""
     values = [int(name) for name in names if name.isdecimal()]
-    return len(values) == len(names) > 1 and all(b == a + 1 for a, b in pairwise(values))
+    steps = {b - a for a, b in pairwise(values)}
+    equal = len(steps) == 1 and steps != {0} and (len(values) > 2 or steps == {1})
+    return len(values) == len(names) > 1 and equal
 
 
 def _are_years(cells: list[str]) -> bool:

@@ -24,8 +24,8 @@ _CLOCK = r"(?:[ T](\d\d?):(\d\d)(?::(\d\d)(?:\.\d+)?)?)?"
 _ISO = re.compile(rf"(\d{{4}})[-/](\d\d?)[-/](\d\d?){_CLOCK}Z?")
 _DAYS = re.compile(rf"(\d\d?)([./-])(\d\d?)[./-](\d{{4}}){_CLOCK}")
 _COMMA = re.compile(r"[-+]?\d+(?:,\d+)?(?:[eE][-+]?\d+)?")
-_GROUPED = re.compile(r"[-+]?\d{1,3}(?:,\d{3})*(?:\.\d+)?")
-_GROUPED_COMMA = re.compile(r"[-+]?\d{1,3}(?:\.\d{3})*(?:,\d+)?")
+_GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?")
+_GROUPED_COMMA = re.compile(r"[-+]?(?:[1-9]\d{0,2}(?:\.\d{3})+|\d{1,3})(?:,\d+)?")
 
 
 def is_missing(text: str) -> bool:
@@ -65,13 +65,16 @@ def is_number(text: str) -> bool:
     return best_conversion([text], "number") is not None
 
 
-def is_surely_grouped(cells: Sequence[str]) -> bool:
+def commas_must_group(cells: Sequence[str]) -> bool | None:
     """Return whether commas cannot be decimal, in a column where three digits follow each.
 
-    Numbers with as many decimals would all have a comma, and only one.
+    Numbers with as many decimals would all have a comma, and only one; numbers of more than three
+    digits would have one if thousands were separated. None is returned if nothing shows it.
     """
-    present = [cell.strip() for cell in cells if not is_missing(cell)]
-    return any(cell.count(",") != 1 or "." in cell for cell in present)
+    present = [cell.strip().lstrip("+-") for cell in cells if not is_missing(cell)]
+    if any("," not in cell and len(cell.partition(".")[0]) > 3 for cell in present):
+        return False
+    return True if any(cell.count(",") != 1 or "." in cell for cell in present) else None
 
 
 def points_may_group(cells: Sequence[str]) -> bool | None:
@@ -80,10 +83,9 @@ def points_may_group(cells: Sequence[str]) -> bool | None:
     They may if three digits follow each, and numbers without have no more than three.
     """
     present = [cell.strip() for cell in cells if not is_missing(cell)]
-    if all("." in cell or len(cell.lstrip("+-")) <= 3 for cell in present):
-        pointed = [cell for cell in present if "." in cell]
-        return all(_GROUPED_COMMA.fullmatch(cell) for cell in pointed) if pointed else None
-    return False
+    if not all(_GROUPED_COMMA.fullmatch(cell) for cell in present):
+        return False
+    return True if any("." in cell for cell in present) else None
 
 
 def _number(text: str) -> float:
@@ -93,11 +95,15 @@ def _number(text: str) -> float:
 
 
 def _grouped(text: str) -> float:
-    return float(_checked(_GROUPED, text).replace(",", ""))
+    return float(_checked(_GROUPED, text).replace(",", "")) if "," in text else _number(text)
 
 
 def _comma(text: str) -> float:
-    return float(text.replace(",", ".")) if _COMMA.fullmatch(text) else _number(text)
+    if _COMMA.fullmatch(text):
+        return float(text.replace(",", "."))
+    if _GROUPED_COMMA.fullmatch(text):  # 1.234, beside numbers with decimal commas
+        raise ValueError(text)
+    return _number(text)
 
 
 def _grouped_comma(text: str) -> float:

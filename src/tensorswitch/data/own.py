@@ -89,12 +89,13 @@ def check_no_columns(name: str | Path, options: dict[str, Any]) -> None:
 
 def _picture_problem(path: Path) -> Problem:
     """Return the problem of a folder of pictures, with its test rows if it has a folder of them."""
-    parts = {p.name.lower(): p for p in path.iterdir() if p.is_dir()}
+    folders = (p for p in path.iterdir() if p.is_dir() and not p.name.startswith((".", "__")))
+    parts = {p.name.lower(): p for p in folders}
     held = [name for name in TESTS if name in parts]
     given = "train" in parts and bool(held)
     pictures = [read_pictures(parts["train"] if given else path)]
     if given:
-        if unused := sorted(set(parts) - {"train", *held}):
+        if unused := sorted(parts[name].name for name in set(parts) - {"train", *held}):
             raise DataError(
                 f"{path} has folders train and {held[0]}, so that {', '.join(unused)} cannot be "
                 "classes; expected only folders of pictures to train and to test with"

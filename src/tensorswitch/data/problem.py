@@ -121,7 +121,9 @@ class Problem:
         everything = {f"column {k}": v for k, v in columns.items()}
         whole = Table(self.name, {**everything, "target": self.target.astype(float)})
         if isinstance(self.rows, Table):
-            names = np.array(self.class_names or (), dtype=object)
+            if self.class_names is None:
+                return whole.fingerprint
+            names = np.array(self.class_names, dtype=object)
             return replace(whole, columns={**whole.columns, "names": names}).fingerprint
         split = np.zeros(0) if self.given_test is None else self.given_test.astype(float)
         bytes_ = np.ascontiguousarray(self.rows).reshape(-1).view(np.uint8)
@@ -242,6 +244,8 @@ def held_out(target: np.ndarray, classes: bool) -> tuple[np.ndarray, np.ndarray]
     counts = np.bincount(target)
     alone = every[counts[target] == 1]
     others = every[counts[target] > 1]
+    if not len(others):
+        raise DataError("each row has a class of its own; there is nothing to learn")
     room = np.ceil(TEST_SHARE * len(others)) >= (counts > 1).sum()
     labels = target[others] if room else None
     train, test = train_test_split(others, test_size=TEST_SHARE, random_state=0, stratify=labels)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 CALIBRATED_ROWS = 2_000
-FADED = 1e-3  # of the largest weight, below which rows are forgotten
+FADED = 1e-3  # of the largest weight in its class, below which a row is forgotten
 
 
 class HeldRows(NamedTuple):
@@ -73,7 +73,9 @@ class HeldRows(NamedTuple):
 
     def faded(self, factor: float) -> HeldRows:
         """Multiply the weights, and drop rows whose weight no longer matters."""
-        kept = np.flatnonzero(self.weight > FADED * self.weight.max(initial=0))
+        largest = np.zeros(self.places.max(initial=0) + 1)
+        np.maximum.at(largest, self.places, self.weight)
+        kept = np.flatnonzero(self.weight > FADED * largest[self.places])
         return self.only(kept)._replace(weight=factor * self.weight[kept], outputs=None)
 
 

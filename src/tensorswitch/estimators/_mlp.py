@@ -146,6 +146,7 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
         check_positive(max_iter=self.max_iter, n_iter_no_change=self.n_iter_no_change)
         random = check_random_state(self.random_state)
         going_on = self.warm_start and hasattr(self, "_learner")
+        self._unit_weight = 1.0 if weight is None else float(weight[weight > 0].mean())
         X, targets, weight = distinct_rows(X, targets, weight)
         if going_on:
             self._go_on(X.shape[1])

@@ -27,6 +27,8 @@ class DistinctRows:
         ``Σ w (t − mean)²`` over identical rows and outputs, which no prediction can explain.
     place : ndarray of shape (rows,)
         The distinct row of each row with a positive weight.
+    copies : float, default=1.0
+        How many different targets a distinct row has, on average.
     """
 
     x: np.ndarray
@@ -34,6 +36,7 @@ class DistinctRows:
     weight: np.ndarray
     spread: np.ndarray
     place: np.ndarray
+    copies: float = 1.0
 
     @classmethod
     def of(
@@ -71,7 +74,11 @@ class DistinctRows:
         squares = (np.square(targets - mean[place])).sum(1)
         spread = np.bincount(place, weight * squares, count)
         factor = total.mean()
-        return cls(x[first], mean, total / factor, spread / factor, place)
+        order = np.lexsort((*targets.T, place))
+        pairs = np.column_stack([place, targets])[order]
+        different = 1 + int((pairs[1:] != pairs[:-1]).any(1).sum())
+        rows = x[first], mean, total / factor, spread / factor, place
+        return cls(*rows, different / count)
 
     def __len__(self) -> int:
         return len(self.x)

@@ -338,6 +338,5 @@ class Search:
     def _model(self, z: Tensor, coef: Tensor, intercept: Tensor, noise: float) -> KernelModel:
         c = self.chosen
         weight = self.weight if self.weighted else None
-        copies = len(self.data.place) / len(self.data)
         solution = z, coef, intercept, weight, noise
-        return KernelModel(c.scaling, c.bias, c.kind, c.depth, *solution, copies)
+        return KernelModel(c.scaling, c.bias, c.kind, c.depth, *solution, self.data.copies)
