@@ -8,25 +8,24 @@ import gzip
 import io
 import lzma
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from tensorswitch.data._layout import Layout
 from tensorswitch.data._text import (
     FORMATS,
     commas_must_group,
     converted,
     is_missing,
-    is_number,
     points_may_group,
 )
 from tensorswitch.data.readers import DataError
 
-SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
 CHUNK = 50_000  # rows that are held as text
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 FALLBACK = "cp1252"
@@ -57,29 +56,30 @@ def _read(
     path: Path, encoding: str, given: dict[str, str], notes: list[str]
 ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     with _lines(path, encoding) as lines:
-        layout = _layout(path, lines, notes)
+        layout = Layout.of(path, lines, notes)
     formats = {name: given.get(name, "number") for name in layout.names}
+    evidence = _Evidence(set(), {}, {})
     parts: list[dict[str, np.ndarray]] = []
     at_first: dict[str, str] | None = None
     while at_first != formats:  # again if a later chunk has shown that a column is something else
         at_first, parts = None, []
         with _lines(path, encoding) as lines:
-            for part in _parts(path, lines, layout, formats, given):
+            for part in _parts(path, lines, layout, formats, given, evidence):
                 parts.append(part)
                 at_first = at_first or dict(formats)
         if not parts:
             break
         if at_first == formats:
-            formats.update(_second_thoughts(layout, formats, given))
+            formats.update(_second_thoughts(evidence, formats, given))
     if not parts:
         raise DataError(f"{path} has a line of column names but no rows")
     columns = {name: np.concatenate([part[name] for part in parts]) for name in layout.names}
-    notes += _remarks(columns, formats, given, layout.slashed)
+    notes += _remarks(columns, formats, given, evidence.slashed)
     return columns, formats
 
 
 def _second_thoughts(
-    layout: _Layout, formats: dict[str, str], given: dict[str, str]
+    evidence: _Evidence, formats: dict[str, str], given: dict[str, str]
 ) -> dict[str, str]:
     """Return formats of columns that the whole file shows in another light.
 
@@ -87,9 +87,9 @@ def _second_thoughts(
     thousands if they can.
     """
     free = {name: w for name, w in formats.items() if _is_free(given.get(name))}
-    found = {n: "comma" for n, w in free.items() if w == "grouped" and not layout.groups.get(n)}
+    found = {n: "comma" for n, w in free.items() if w == "grouped" and not evidence.groups.get(n)}
     if {"comma", "grouped comma"} & {*free.values(), *found.values()}:
-        pointed = {n for n, may in layout.points.items() if may and free.get(n) == "number"}
+        pointed = {n for n, may in evidence.points.items() if may and free.get(n) == "number"}
         found.update(dict.fromkeys(pointed, "grouped comma"))
     return found
 
@@ -138,43 +138,39 @@ def _with_slashes(dates: np.ndarray) -> str:
     return f"{month}/{day}/{year}"
 
 
-class _Layout(NamedTuple):
-    """The columns of a file.
+class _Evidence(NamedTuple):
+    """What the cells of all chunks show of how columns are written.
 
-    While it is read, ``slashed`` collects columns with slashes between days and months, and
-    ``groups`` and ``points`` say whether commas must and points may separate thousands.
+    ``slashed`` are columns with slashes between days and months; ``groups`` and ``points`` say
+    whether commas must and points may separate thousands.
     """
 
-    names: list[str]
-    separator: str
-    has_names: bool
     slashed: set[str]
     groups: dict[str, bool]
     points: dict[str, bool]
 
-    @classmethod
-    def of(cls, separator: str) -> _Layout:
-        return cls([], separator, True, set(), {}, {})
-
-    @staticmethod
-    def note(found: dict[str, bool], name: str, shown: bool | None) -> None:
-        """Keep what a chunk shows of a column; one that contradicts is enough."""
-        if shown is not None:
-            found[name] = found.get(name, True) and shown
-
-    def reader(self, lines: Iterable[str], strict: bool = True) -> Any:
-        spaces = self.separator == " "
-        if spaces:
-            lines = (line.strip() + "\n" for line in lines)
-        return csv.reader(lines, delimiter=self.separator, strict=strict, skipinitialspace=spaces)
+    def note(self, name: str, cells: list[str], written: str, separator: str) -> None:
+        """Add what a chunk shows of a column; one that contradicts is enough."""
+        if written == "usual date":
+            if any("/" in cell[:3] and not is_missing(cell) for cell in cells):
+                self.slashed.add(name)
+        elif written == "grouped":
+            must = True if separator == "," else commas_must_group(cells)
+            if must is not None:
+                self.groups[name] = self.groups.get(name, True) and must
+        elif written == "number" and separator != ",":
+            may = points_may_group(cells)
+            if may is not None:
+                self.points[name] = self.points.get(name, True) and may
 
 
 def _parts(
     path: Path,
     lines: IO[str],
-    layout: _Layout,
+    layout: Layout,
     formats: dict[str, str],
     given: dict[str, str],
+    evidence: _Evidence,
 ) -> Iterator[dict[str, np.ndarray]]:
     """Yield chunks of converted columns, moving on ``formats`` where a column does not fit."""
     rows = _rows(path, layout.reader(lines), layout)
@@ -187,15 +183,7 @@ def _parts(
                 formats[name] = _next(formats[name], given.get(name))
                 column = converted(cells, formats[name])
             columns[name] = column
-            if formats[name] == "usual date" and any(
-                "/" in cell[:3] and not is_missing(cell) for cell in cells
-            ):
-                layout.slashed.add(name)
-            if formats[name] == "grouped":
-                must = True if layout.separator == "," else commas_must_group(cells)
-                layout.note(layout.groups, name, must)
-            if formats[name] == "number" and layout.separator != ",":
-                layout.note(layout.points, name, points_may_group(cells))
+            evidence.note(name, cells, formats[name], layout.separator)
         yield columns
 
 
@@ -211,7 +199,7 @@ def _next(written: str, given: str | None) -> str:
     return "words"
 
 
-def _rows(path: Path, reader: Any, layout: _Layout) -> Iterator[list[str]]:
+def _rows(path: Path, reader: Any, layout: Layout) -> Iterator[list[str]]:
     """Yield the rows below the names, of one length; blank lines are skipped."""
     first = layout.has_names
     try:
@@ -228,94 +216,6 @@ def _rows(path: Path, reader: Any, layout: _Layout) -> Iterator[list[str]]:
             first = False
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num}: {error}") from None
-
-
-def _is_header(row: list[str], second: list[str] | None) -> bool:
-    """Return whether a first line has names.
-
-    It has if no cell is a number. If some are, as in a table with a column for each year, it is
-    taken for a row of data if the numbers do not look like names, and those of the second line are
-    in the same columns. If all are, it is one, unless they count the columns after an empty cell.
-    """
-    numbers = [is_number(cell) and not is_missing(cell) for cell in row]
-    if all(number or is_missing(cell) for number, cell in zip(numbers, row, strict=True)):
-        return not row[0].strip() and _count([cell.strip() for cell in row[1:]])
-    if not any(numbers) or second is None or len(second) != len(row):
-        return True
-    alike = all(
-        is_missing(below) or is_missing(cell) or is_number(below) == number
-        for cell, below, number in zip(row, second, numbers, strict=True)
-    )
-    names, below = (
-        [cell.strip() for cell, number in zip(line, numbers, strict=True) if number]
-        for line in (row, second)
-    )
-    return not alike or _count(names) or (_are_years(names) and not _are_years(below))
-
-
-def _count(names: list[str]) -> bool:
-    """Return whether numbers are names: 0, 1, 2, or at least three with equal steps."""
-    values = [int(name) for name in names if name.isdecimal()]
-    steps = {b - a for a, b in pairwise(values)}
-    equal = len(steps) == 1 and steps != {0} and (len(values) > 2 or steps == {1})
-    return len(values) == len(names) > 1 and equal
-
-
-def _are_years(cells: list[str]) -> bool:
-    return all(cell.isdecimal() and 1800 <= int(cell) < 2200 for cell in cells)
-
-
-def _layout(path: Path, lines: IO[str], notes: list[str]) -> _Layout:
-    """Return the names of the columns, the separator, and whether the first line has the names."""
-    sample = "".join(islice((line for line in lines if line.strip()), 3))
-    if not sample:
-        raise DataError(
-            f"{path} is empty; expected a line of column names and rows of features and labels"
-        )
-    if "\0" in sample:
-        raise DataError(f"{path} is not a text file: it contains zero bytes")
-    separator = _separator(sample)
-    layout = _Layout.of(separator)
-    # The sample may end within quotes.
-    reader = layout.reader(io.StringIO(sample, newline=""), strict=False)
-    try:
-        first, second, *_ = [*(row for row in reader if row), None]
-    except csv.Error as error:
-        raise DataError(f"{path}, line {reader.line_num}: {error}") from None
-    assert first is not None
-    if separator != ",":
-        notes.append(f"columns of {path.name} are separated by {SEPARATORS[separator]}")
-    if not _is_header(first, second):
-        notes.append(f"no line of column names in {path.name}; columns are called c1, c2, …")
-        names = [f"c{i}" for i in range(1, len(first) + 1)]
-        return layout._replace(names=names, has_names=False)
-    names = [name.strip() or f"c{i}" for i, name in enumerate(first, 1)]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        places = ", ".join(str(i) for i, name in enumerate(names, 1) if name == twice[0])
-        raise DataError(
-            f"{path}, line 1: several columns are called {twice[0]!r} (columns {places}); "
-            "names must be unique"
-        )
-    return layout._replace(names=names)
-
-
-def _separator(sample: str) -> str:
-    """Return the separator that gives the most columns, the same number on the first lines."""
-
-    def merit(separator: str) -> tuple[bool, int, bool]:
-        reader = _Layout.of(separator).reader(io.StringIO(sample, newline=""), strict=False)
-        try:
-            counts = [len(row) for row in reader if row]
-        except csv.Error:
-            return False, 0, False
-        # Among ties the comma loses, since it may separate decimals.
-        return min(counts) == max(counts) > 1, counts[0], separator != ","
-
-    others = [separator for separator in SEPARATORS if separator != " "]
-    best = max(others, key=merit)
-    if merit(best)[1] > 1:
-        return best
-    return " " if merit(" ")[0] else ","
 
 
 def _encoding(path: Path) -> str:
