@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from tensorswitch.data._held_out import held_out
 from tensorswitch.data.dataset import Dataset
 from tensorswitch.data.images import read_pictures
-from tensorswitch.data.problem import Problem, held_out, table_problem
+from tensorswitch.data.problem import Problem, table_problem
 from tensorswitch.data.readers import DataError, read_idx_folder, read_npy, read_npz
 from tensorswitch.data.tables import is_table
 

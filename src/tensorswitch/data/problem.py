@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tensorswitch.data._held_out import held_out
 from tensorswitch.data.dataset import Dataset, Preparation
 from tensorswitch.data.encoder import TableEncoder, number_name
 from tensorswitch.data.readers import DataError
@@ -19,7 +20,6 @@ __all__ = ["Parts", "Problem", "table_problem"]
 
 TARGETS = ("label", "labels", "class", "target", "y")  # names of targets, unless one is given
 FEW = 20  # integers with more distinct values than this are targets of a regression
-TEST_SHARE = 0.3
 FOLDS, FOLD_ROWS = 5, 2_000  # tables of fewer rows are cross-validated
 TASKS = ("classification", "regression")
 
@@ -218,41 +218,6 @@ class Problem:
         whole = Dataset(self.name, parts.train, target[0], parts.test, target[1], self.class_names)
         named = replace(whole, target_name=self.target_name, id_name=self.id_name)
         return replace(named, encoder=parts.encoder)
-
-
-def held_out(target: np.ndarray, classes: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return 70 % of the rows for training and 30 % for testing, with all classes in the former.
-
-    Parameters
-    ----------
-    target : ndarray of shape (rows,)
-        Indices of classes, or numbers.
-    classes : bool
-        Whether they are classes, of which both parts get their shares if there are enough rows.
-
-    Returns
-    -------
-    train, test : ndarray of int
-        Indices of the rows.
-    """
-    from sklearn.model_selection import train_test_split
-
-    every = np.arange(len(target))
-    if not classes:
-        train, test = train_test_split(every, test_size=TEST_SHARE, random_state=0)
-        return np.sort(train), np.sort(test)
-    counts = np.bincount(target)
-    alone = every[counts[target] == 1]
-    others = every[counts[target] > 1]
-    if not len(others):
-        raise DataError("each row has a class of its own; there is nothing to learn")
-    room = np.ceil(TEST_SHARE * len(others)) >= (counts > 1).sum()
-    labels = target[others] if room else None
-    train, test = train_test_split(others, test_size=TEST_SHARE, random_state=0, stratify=labels)
-    lost = np.setdiff1d(target[test], target[train])
-    moved = [test[target[test] == label][0] for label in lost]
-    train = np.concatenate([train, alone, np.array(moved, dtype=int)])
-    return np.sort(train), np.setdiff1d(every, train)
 
 
 def _take(rows: Table | np.ndarray, places: np.ndarray) -> Table | np.ndarray:

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorswitch._progress import DownloadBar
+from tensorswitch.data._held_out import TEST_SHARE
 from tensorswitch.data.dataset import Dataset
 from tensorswitch.data.own import check_no_columns, own_dataset, own_problem
-from tensorswitch.data.problem import TEST_SHARE, Problem
+from tensorswitch.data.problem import Problem
 from tensorswitch.data.readers import (
     DataError,
     read_cifar10,
