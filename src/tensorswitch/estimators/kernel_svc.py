@@ -348,7 +348,7 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _folds(Z: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return the fold of each row, by its content, so that no fold has copies of held-out rows."""
+    """Return the fold of each row, by its content, so that copies within a class stay together."""
     hashes = row_hashes(from_numpy(np.ascontiguousarray(Z))).numpy()
     distinct = [
         np.unique(hashes[labels == c], return_inverse=True) for c in range(labels.max() + 1)

@@ -96,7 +96,7 @@ def confusion(counts: np.ndarray, names: tuple[str, ...]) -> Figure:
         if n:
             colour = "white" if share[i, j] > 0.5 else "#222222"
             axes.text(j, i, f"{n}", ha="center", va="center", color=colour, fontsize=8)
-    labels = [_short(name, 14) for name in names]
+    labels = [_label(name, 14) for name in names]
     places = range(len(names))
     axes.set_xticks(places, labels, rotation=45 if max(map(len, labels)) > 3 else 0, ha="right")
     axes.set_yticks(places, labels)
@@ -217,7 +217,7 @@ def _bars(labels: list[str], values: np.ndarray, xlabel: str, width: float) -> F
     colours = [BLUE if v >= 0 else ORANGE for v in values]
     places = range(len(labels))
     axes.barh(places, values, color=colours)
-    axes.set_yticks(places, [_short(label, LONGEST + 8) for label in labels], fontsize=9)
+    axes.set_yticks(places, [_label(label, LONGEST + 8) for label in labels], fontsize=9)
     axes.invert_yaxis()
     axes.axvline(0, color=GREY, linewidth=0.8)
     axes.grid(visible=False, axis="y")
@@ -273,7 +273,7 @@ def heat_maps(image: np.ndarray, maps: list[tuple[str, np.ndarray]]) -> Figure:
     bound = max(float(np.abs(_flat(m)).max()) for _, m in maps) or 1.0
     for axes, (title, shares) in zip(others, maps, strict=True):
         axes.imshow(_flat(shares), cmap="RdBu_r", vmin=-bound, vmax=bound)
-        axes.set_title(_short(title, 18), fontsize=9)
+        axes.set_title(_label(title, 18), fontsize=9)
     for axes in (first, *others):
         axes.set_axis_off()
     return figure
@@ -313,5 +313,9 @@ def _flat(shares: np.ndarray) -> np.ndarray:
 
 
 def _short(text: str, most: int) -> str:
-    """Return the start of a text, in which dollars do not enclose formulas."""
-    return (text if len(text) <= most else text[: most - 1] + "…").replace("$", r"\$")
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _label(text: str, most: int) -> str:
+    """Return the start of a text for a figure, in which dollars do not enclose formulas."""
+    return _short(text, most).replace("$", r"\$")
