@@ -263,16 +263,20 @@ def test_a_pair_has_its_longest_runs_and_all_seeds_of_one_pass():
     assert (first.label, second.label) == ("3+1", "3+1 (5)")
 
 
-def test_learning_curves_have_the_time_of_all_threads():
-    ss, ts = cnns(epochs=2)
-    epochs = [{"seconds": 1800.0, "validation_error": error} for error in (0.4, 0.3)]
+def test_learning_curves_have_the_time_of_all_threads_and_of_the_median_epoch():
+    ss, ts = cnns(epochs=3)
+    times, errors = (1800.0, 9000.0, 1200.0), (0.4, 0.3, 0.35)
+    epochs = [
+        {"seconds": seconds, "validation_error": error}
+        for seconds, error in zip(times, errors, strict=True)
+    ]
     one, two = (
         replace(r, result=replace(r.result, epochs=epochs), made={"threads": threads})
         for r, threads in ((ss, 1), (ts, 2))
     )
     lines = figure4.draw([one, two]).axes[1].lines
-    assert [list(line.get_xdata()) for line in lines] == [[0.5, 1.0], [1.0, 2.0]]
-    assert list(lines[0].get_ydata()) == [40.0, 30.0]
+    assert [list(line.get_xdata()) for line in lines] == [[0.5, 1.0, 1.5], [1.0, 2.0, 3.0]]
+    assert list(lines[0].get_ydata()) == [40.0, 30.0, 35.0]
 
 
 def test_a_failed_run_is_shown_with_its_error(tmp_path):

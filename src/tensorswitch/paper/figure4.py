@@ -2,15 +2,15 @@
 
 The left panel has a dot per pair: how many points lower the error of TS is after one pass and at
 its best epoch, on average over seeds, with their range as error bars. The right panel has learning
-curves against the training time of all threads together, since runs may differ in their number.
+curves against the training time of all threads together, since runs may differ in their number. All
+epochs of a run count as its median one, since the machine may have been busy during some of them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from itertools import accumulate
-from statistics import mean
+from statistics import mean, median
 from typing import TYPE_CHECKING, NamedTuple
 
 from tensorswitch.experiments.experiment import Result
@@ -29,9 +29,9 @@ __all__ = ["CAPTION", "Pair", "draw", "pairs"]
 CAPTION = (
     "Pairs of SS and TS CNNs with otherwise equal settings. Left: how many points lower the error "
     "of TS is after one pass and at its best epoch; bars are the range of several seeds. Right: "
-    "validation error against training time, hours times threads. Labels show the numbers of "
-    "convolutions + layers above. Hollow symbols are pairs with fewer epochs than in the paper, in "
-    "parentheses."
+    "validation error against training time, hours times threads, of epochs that take as long as "
+    "the median one. Labels show the numbers of convolutions + layers above. Hollow symbols are "
+    "pairs with fewer epochs than in the paper, in parentheses."
 )
 DOTS = {"mnist": (BLUE, "o"), "cifar10": (ORANGE, "s"), "svhn": (GREEN, "^")}
 STYLES = ("-", "--", ":")
@@ -209,9 +209,9 @@ def _curves(axes: Axes, both: list[Pair]) -> None:
         for record, kind in zip(pair.long[0], ("SS", "TS LRC"), strict=True):
             epochs = _of(record).epochs
             few = len(epochs) <= 20
-            hours = record.made.get("threads", 1) / 3600
+            seconds = record.made.get("threads", 1) * median(e["seconds"] for e in epochs)
             axes.plot(
-                [hours * seconds for seconds in accumulate(epoch["seconds"] for epoch in epochs)],
+                [seconds / 3600 * (n + 1) for n in range(len(epochs))],
                 [100 * epoch["validation_error"] for epoch in epochs],
                 color=COLOURS[record.experiment.method],
                 linestyle=style,
