@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from tensorswitch._memory import workspace
+
 
 def cut(step: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Yield slices of ``step`` rows of the tensors; at least one, even if there are no rows."""
@@ -34,4 +36,4 @@ def product_into(out: Tensor, a: Tensor, b: Tensor) -> None:
     if out.dtype == a.dtype:
         multiply(a, b, out=out)
     else:
-        out.copy_(multiply(a, b))
+        out.copy_(multiply(a, b, out=workspace.empty("narrow product", out.shape, a)))

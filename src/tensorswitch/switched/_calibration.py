@@ -138,7 +138,7 @@ def _run(
         def run_plain() -> object:
             # Hooks of a caller, such as those of a checkpoint, must not see the tensors saved here.
             with torch.set_grad_enabled(training), saved_tensors_hooks(_same, _same):
-                y = plain(x, gates, weight)
+                y = plain(x, gates, weight.to(x.dtype))
                 return torch.autograd.grad(y, (x, weight), y.detach()) if training else y
 
         return run_plain

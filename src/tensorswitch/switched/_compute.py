@@ -5,6 +5,9 @@
 
 The gradients of the map are ``F(δ, Vᵀ)`` and ``O(x, δ)``, computed together to share the gathered
 rows. Nothing here is recorded by autograd.
+
+The weight may have a wider dtype than ``x`` and ``δ``: products are computed in the narrow one, and
+the gradient of the weight has the wide one.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from tensorswitch._memory import empty
 from tensorswitch.switched._blocks import accumulator, cut, joined
 from tensorswitch.switched._dense import dense_backward, dense_forward
 from tensorswitch.switched._grouped import grouped_backward, grouped_forward
-from tensorswitch.switched._plans import Plan, flipped_units, make_plan
+from tensorswitch.switched._plans import NARROW_PAD_WORK, PAD_WORK, Plan, flipped_units, make_plan
 
 ROW_BLOCK = 8192  # rows per block, so that gathered copies stay in cache and buffers are reused
 
@@ -36,7 +39,7 @@ class Census:
     flipped: Tensor | None
     routed: float
     share: float
-    plans: dict[tuple[int, int, int], list[Plan]] = field(default_factory=dict)
+    plans: dict[tuple[int, int, int, bool], list[Plan]] = field(default_factory=dict)
 
 
 # From the forward to the backward pass, as long as the gates exist.
@@ -62,19 +65,19 @@ def map_rows(x: Tensor, gates: Tensor, weight: Tensor, group: int, keep: bool = 
         return gradients(weight.new_empty(0), gates, weight.mT, x, group, need_weight=False)[0]
     x, weight = x.contiguous(), weight.contiguous()
     if not group:
-        h = gates.to(x.dtype)
+        h, weight = gates.to(x.dtype), weight.to(x.dtype)
         parts = [dense_forward(part, part_h, weight) for part, part_h in cut(ROW_BLOCK, x, h)]
         return joined(parts).to(x.dtype)
     known = census(gates, keep)
     signs = _signs(known, x)
-    plans = _plans(known, gates, group, *weight.shape[1:])
+    plans = _plans(known, gates, group, x.dtype, *weight.shape[1:])
     parts = [
         grouped_forward(part, plan, group, weight, signs)
         for (part,), plan in zip(cut(ROW_BLOCK, x), plans, strict=True)
     ]
     y = joined(parts)
     if known.flipped is not None:
-        y += x @ _total(known.flipped, weight)
+        y += x @ _total(known.flipped, weight).to(x.dtype)
     return y.to(x.dtype)
 
 
@@ -91,11 +94,14 @@ def gradients(
     delta = delta.contiguous()
     x = x.contiguous() if need_weight else delta
     weight = weight.contiguous() if need_x else weight
+    dtype = weight.dtype
     shape, sums = weight.shape, accumulator(x)  # sums over rows need float32 at least
     known = census(gates) if group else None
     signs = None if known is None else _signs(known, delta)
-    plans = None if known is None else _plans(known, gates, group, *shape[1:])
+    plans = None if known is None else _plans(known, gates, group, delta.dtype, *shape[1:])
     h = gates if group else gates.to(delta.dtype)
+    if not group and need_x:
+        weight = weight.to(delta.dtype)
     parts, total = [], None
     for number, (part_x, part_h, part_delta) in enumerate(cut(ROW_BLOCK, x, h, delta)):
         part = empty(shape, sums, x.device) if need_weight else None
@@ -111,13 +117,13 @@ def gradients(
     grad_x = joined(parts) if need_x else delta.new_empty(0)
     if known is not None and known.flipped is not None:
         if need_x:
-            grad_x += delta @ _total(known.flipped, weight).t()
+            grad_x += delta @ _total(known.flipped, weight).to(delta.dtype).t()
         if total is not None:
             common = (x.t() @ delta).to(sums)
             # Five times faster than ``index_add_``, which reads an index for every number.
             for unit in known.flipped.nonzero().squeeze(1).tolist():
                 total[unit] += common
-    return grad_x.to(delta.dtype), delta.new_empty(0) if total is None else total.to(weight.dtype)
+    return grad_x.to(delta.dtype), delta.new_empty(0) if total is None else total.to(dtype)
 
 
 def outer(x: Tensor, gates: Tensor, delta: Tensor, group: int) -> Tensor:
@@ -127,12 +133,16 @@ def outer(x: Tensor, gates: Tensor, delta: Tensor, group: int) -> Tensor:
     return gradients(x, gates, weight, delta, group, need_x=False)[1]
 
 
-def _plans(known: Census, gates: Tensor, group: int, n_in: int, n_out: int) -> list[Plan]:
-    key = (group, n_in, n_out)
+def _plans(
+    known: Census, gates: Tensor, group: int, dtype: torch.dtype, n_in: int, n_out: int
+) -> list[Plan]:
+    narrow = dtype.itemsize < torch.float32.itemsize
+    key = (group, n_in, n_out, narrow)
     plans = known.plans.get(key)
     if plans is None:
         routed = gates if known.flipped is None else gates ^ known.flipped
-        plans = [make_plan(part, group, n_in, n_out) for (part,) in cut(ROW_BLOCK, routed)]
+        sizes = (n_in, n_out, NARROW_PAD_WORK if narrow else PAD_WORK)
+        plans = [make_plan(part, group, *sizes) for (part,) in cut(ROW_BLOCK, routed)]
         known.plans[key] = plans
     return plans
 

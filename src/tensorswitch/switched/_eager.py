@@ -49,7 +49,7 @@ def saved_tensors_are_hooked() -> bool:
 
 
 class EagerLinear(torch.autograd.Function):
-    """``F(x, V)`` for a given strategy."""
+    """``F(x, V)`` for a given strategy; ``V`` may have a wider dtype than ``x``."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, gates: Tensor, weight: Tensor, group: int) -> Tensor:
@@ -68,7 +68,10 @@ class EagerLinear(torch.autograd.Function):
             or not is_eager(delta, x, gates, weight)
             or autocast_dtype(x.device) is not None
         ):
-            grad_x, grad_weight = linear_gradients(delta, x, gates, weight, ctx.group, *ctx.needed)
+            narrow = weight.to(x.dtype)
+            grad_x, grad_weight = linear_gradients(delta, x, gates, narrow, ctx.group, *ctx.needed)
+            if grad_weight is not None:
+                grad_weight = grad_weight.to(weight.dtype)
         else:
             grad_x, grad_weight = _compute.gradients(
                 x, gates, weight, delta, ctx.group, need_x, need_weight

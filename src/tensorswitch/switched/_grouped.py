@@ -22,7 +22,7 @@ def grouped_forward(
     y = torch.zeros(len(x), weight.shape[2], dtype=accumulator(x), device=x.device)
     x = _with_zero_row(x)
     for chunk in plan:
-        matrices = _pattern_weights(weight, group, chunk, signs)
+        matrices = _pattern_weights(weight, group, chunk, signs, x.dtype)
         inputs = _signed(_gather("inputs", x, chunk), group, chunk, signs)
         _scatter_add(y, _products(inputs, matrices, chunk), chunk)
     return y
@@ -48,7 +48,7 @@ def grouped_backward(
     for chunk in plan:
         errors = _signed(_gather("errors", delta, chunk), group, chunk, signs)
         if need_x:
-            matrices = _pattern_weights(weight, group, chunk, signs)
+            matrices = _pattern_weights(weight, group, chunk, signs, delta.dtype)
             _scatter_add(grad_x, _products(errors, matrices.transpose(1, 2), chunk), chunk)
         if grad_weight is not None:
             if done < chunk.units.start:
@@ -90,9 +90,19 @@ def _scatter_add(y: Tensor, slots: Tensor, chunk: Chunk) -> None:
     )[0]
 
 
-def _pattern_weights(weight: Tensor, group: int, chunk: Chunk, signs: Tensor | None) -> Tensor:
+def _pattern_weights(
+    weight: Tensor, group: int, chunk: Chunk, signs: Tensor | None, dtype: torch.dtype
+) -> Tensor:
     """Return the sum of the weights of each pattern's open units, (segments, in, out)."""
-    weight = weight[chunk.units]
+    matrices = _wide_pattern_weights(weight[chunk.units], group, chunk, signs)
+    if matrices.dtype == dtype:
+        return matrices
+    # Those of a chunk are converted in cache. All at once would be another pass over memory.
+    return workspace.empty("matrices", matrices.shape, matrices, dtype).copy_(matrices)
+
+
+def _wide_pattern_weights(weight: Tensor, group: int, chunk: Chunk, signs: Tensor | None) -> Tensor:
+    """Return these sums in the dtype of the weights."""
     if group == 1:
         return weight
     units, n_in, n_out = weight.shape

@@ -40,7 +40,7 @@ def switched_linear(
     ``bias``. Gates have no gradient; :mod:`tensorswitch.inverted` gives them a pseudo-gradient.
     Under autocast, the result has the autocast dtype, and products are computed in it and
     accumulated in float32. On CPUs, products of fewer than 256 rows with more than 8 million
-    weights are computed in float32, since their conversion would take longer.
+    weights may be computed in float32, where the conversion of all weights would take longer.
 
     Parameters
     ----------
@@ -94,16 +94,15 @@ def switched_linear(
     dtype = autocast_dtype(x.device)
     if dtype is None or x.dtype == torch.float64:
         return _sum_copies(x, routes, weight, bias, group)
-    kind = torch.float32 if _is_cast_in_vain(routes.gates, weight) else dtype
     # The operators would convert their arguments again, without the shortcut of plain tensors.
     compiling = torch.compiler.is_compiling()
     with nullcontext() if compiling else torch.autocast(x.device.type, enabled=False):
-        y = _sum_copies(x.to(kind), routes, weight.to(kind), None, group).to(dtype)
+        y = _sum_copies(x.to(dtype), routes, weight, None, group).to(dtype)
     return y if bias is None else y + bias.to(dtype)
 
 
 def _is_cast_in_vain(gates: Tensor, weight: Tensor) -> bool:
-    """Return whether it takes longer to convert weights than products in their format save.
+    """Return whether it takes longer to convert all weights than narrow products save.
 
     Conversions of more weights than the cache holds wait for the memory, and so do those of their
     gradients.
@@ -196,16 +195,17 @@ def _is_small(x: Tensor, gates: Any, weight: Tensor, bias: Tensor | None) -> boo
 
 
 def _map(x: Tensor, gates: Tensor, weight: Tensor, group: int | None) -> Tensor:
+    """Return ``F(x, V)``; if the dtypes differ, in that of ``x`` or of the weight."""
     if 0 in weight.shape:  # an empty sum: zeros, with gradients of zero
-        return x @ weight.sum(0)
+        return x @ weight.sum(0).to(x.dtype)
     training = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
     if torch.compiler.is_compiling():
         if torch.compiler.is_exporting() and torch.onnx.is_in_onnx_export():
-            return plain(x, gates, weight)
-    elif torch._C._is_tracing():
-        return plain(x, gates, weight)  # a trace runs where this package is not installed
+            return plain(*_of_one_dtype(x, gates, weight))
+    elif torch._C._is_tracing():  # a trace runs where this package is not installed
+        return plain(*_of_one_dtype(x, gates, weight))
     elif transforms_active():
-        transformed: Tensor = Linear.apply(x, gates, weight, group)
+        transformed: Tensor = Linear.apply(*_of_one_dtype(x, gates, weight), group)
         return transformed
     elif is_eager(x, gates, weight):
         if group is None:
@@ -213,14 +213,24 @@ def _map(x: Tensor, gates: Tensor, weight: Tensor, group: int | None) -> Tensor:
             plain_allowed = not saved_tensors_are_hooked()
             group = choose(x, gates, weight.shape[2], training, weight, plain_allowed)
         if group == PLAIN:
-            return plain(x, gates, weight)
+            return plain(*_of_one_dtype(x, gates, weight))
         if autocast_dtype(x.device) is None:
+            if not group or weight.dtype != torch.float32:
+                x, gates, weight = _of_one_dtype(x, gates, weight)
             if not training:
                 return map_rows(x, gates, weight, group)
             y: Tensor = EagerLinear.apply(x, gates, weight, group)  # type: ignore[no-untyped-call]
             return y
-    result: Tensor = linear_op(x, gates, weight, group, training)
+    result: Tensor = linear_op(*_of_one_dtype(x, gates, weight), group, training)
     return result
+
+
+def _of_one_dtype(x: Tensor, gates: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Convert the weight to the dtype of ``x``, or ``x`` to that of the weight if it is faster."""
+    if x.dtype == weight.dtype:
+        return x, gates, weight
+    kind = torch.float32 if _is_cast_in_vain(gates, weight) else x.dtype
+    return x.to(kind), gates, weight.to(kind)
 
 
 def _check_group(group: int | None) -> None:

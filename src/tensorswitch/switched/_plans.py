@@ -24,9 +24,10 @@ from torch.nn import functional as F
 CHUNK_BYTES = 1 << 23
 # Segments padded to the same length take one batched product. That is faster than one product per
 # segment unless the padding adds more than this share of the rows plus this many multiply-adds per
-# segment, the overhead of a separate product. A number that is moved counts as PAD_MOVE of them.
+# segment, the overhead of a separate product; in narrow types, more of them take the same time. A
+# number that is moved counts as PAD_MOVE of them.
 PAD_SHARE = 0.25
-PAD_WORK = 1.3e6
+PAD_WORK, NARROW_PAD_WORK = 1.3e6, 4e6
 PAD_MOVE = 16
 OFTEN, FEW = 8, 4  # as many times as the mean unit, and at most so many such units
 # Units are flipped if that saves this many rows per unit: it takes a pass over all the weights.
@@ -75,7 +76,7 @@ def flipped_units(opened: Tensor, rows: int) -> tuple[Tensor | None, float, floa
     return flipped, (total - saved) / pairs, int(flipped.sum()) / len(counts)
 
 
-def make_plan(gates: Tensor, group: int, n_in: int, n_out: int) -> Plan:
+def make_plan(gates: Tensor, group: int, n_in: int, n_out: int, pad_work: float = PAD_WORK) -> Plan:
     """Return the chunks for gates (rows, units) and matrices of ``n_in`` × ``n_out``."""
     rows, units = gates.shape
     if not rows or not units:
@@ -83,7 +84,7 @@ def make_plan(gates: Tensor, group: int, n_in: int, n_out: int) -> Plan:
     opened = gates.view(torch.uint8).sum(0, dtype=torch.int32).tolist()
     if group == 1:
         chunks = [
-            _gather_chunk(gates[:, covered], covered, n_in, n_out)
+            _gather_chunk(gates[:, covered], covered, n_in, n_out, pad_work)
             for covered in _unit_slices(opened, n_in, n_out)
         ]
     else:
@@ -97,6 +98,7 @@ def make_plan(gates: Tensor, group: int, n_in: int, n_out: int) -> Plan:
                 slice(s * group, min((s + step) * group, units)),
                 n_in,
                 n_out,
+                pad_work,
             )
             for s in range(0, codes.shape[1], step)
         ]
@@ -127,16 +129,16 @@ def _unit_slices(opened: list[int], n_in: int, n_out: int) -> Iterator[slice]:
     yield slice(start, len(opened))
 
 
-def _gather_chunk(gates: Tensor, units: slice, n_in: int, n_out: int) -> Chunk:
+def _gather_chunk(gates: Tensor, units: slice, *sizes: Any) -> Chunk:
     """Return a chunk whose segments are units."""
     # The rank of a row in its segment is a running count, so that no sort is needed.
     row, segment = gates.nonzero().unbind(1)
     running = gates.cumsum(0, dtype=torch.int32)
     rank = running.view(-1).index_select(0, row * gates.shape[1] + segment) - 1
-    return _chunk(units, row, segment, rank, running[-1], len(gates), n_in, n_out)
+    return _chunk(units, row, segment, rank, running[-1], len(gates), *sizes)
 
 
-def _pattern_chunk(codes: Tensor, group: int, units: slice, n_in: int, n_out: int) -> Chunk:
+def _pattern_chunk(codes: Tensor, group: int, units: slice, *sizes: Any) -> Chunk:
     """Return a chunk whose segments are the patterns of groups."""
     patterns = 2**group - 1
     used = codes != 0
@@ -147,7 +149,7 @@ def _pattern_chunk(codes: Tensor, group: int, units: slice, n_in: int, n_out: in
     place = torch.empty_like(order)
     place[order] = torch.arange(len(order), device=order.device)
     rank = place - (counts.cumsum(0) - counts)[segment]
-    return _chunk(units, row, segment, rank, counts, len(codes), n_in, n_out)
+    return _chunk(units, row, segment, rank, counts, len(codes), *sizes)
 
 
 def _chunk(
@@ -159,10 +161,11 @@ def _chunk(
     rows: int,
     n_in: int,
     n_out: int,
+    pad_work: float,
 ) -> Chunk:
     lengths = counts.tolist()
     longest, total = max(lengths), len(row)
-    even = _pads_pay(longest, len(lengths), total, n_in, n_out)
+    even = _pads_pay(longest, len(lengths), total, n_in, n_out, pad_work)
     narrow: dict[str, Any] = {"dtype": torch.int32, "device": row.device}
     if even:
         bag = segment * longest + rank
@@ -177,13 +180,15 @@ def _chunk(
     return Chunk(units, index, lengths, even, bag.to(torch.int32), offsets)
 
 
-def _pads_pay(longest: int, segments: int, total: int, n_in: int, n_out: int) -> bool:
+def _pads_pay(
+    longest: int, segments: int, total: int, n_in: int, n_out: int, pad_work: float
+) -> bool:
     """Return whether to pad the segments, with ``total`` rows in all, to the longest one."""
     area, width = n_in * n_out, n_in + n_out
     padding = longest * segments - total
     work = padding * (area + PAD_MOVE * width)
     fits = 4 * width * longest * segments <= 2 * CHUNK_BYTES or padding <= PAD_SHARE * total
-    return fits and work <= PAD_SHARE * total * area + PAD_WORK * segments
+    return fits and work <= PAD_SHARE * total * area + pad_work * segments
 
 
 def pattern_codes(gates: Tensor, group: int) -> Tensor:
