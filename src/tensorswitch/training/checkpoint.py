@@ -52,8 +52,7 @@ def write_checkpoint(
     tensors["generator"] = learner.generator.get_state()
     schedule = None
     if learner.schedule is not None:
-        entries = learner.schedule.state_dict().items()
-        schedule = {k: _as_pairs(v) for k, v in entries if not callable(v)}
+        schedule = dict(_plain(learner.schedule.state_dict()))
     header = {
         "epochs_done": learner.epochs_done,
         "history": history.to_json(),
@@ -126,16 +125,25 @@ def _restore(
     learner.generator.set_state(tensors["generator"])
     if learner.schedule is not None and header["schedule"] is not None:
         own = learner.schedule.state_dict()
-        learner.schedule.load_state_dict(
-            {
-                k: type(own[k])(dict(v)) if isinstance(own.get(k), dict) else v
-                for k, v in header["schedule"].items()
-            }
-        )
+        learner.schedule.load_state_dict(_restored(header["schedule"], own))
     learner.epochs_done = header["epochs_done"]
     return History.from_json(header["history"])
 
 
-def _as_pairs(value: Any) -> Any:
-    """Return a dictionary as pairs, since the keys of JSON are strings."""
-    return list(value.items()) if isinstance(value, dict) else value
+def _plain(value: Any) -> Any:
+    """Return a state without functions and dictionaries, which become pairs.
+
+    The keys of JSON are strings, those of a :class:`collections.Counter` of milestones are not.
+    """
+    if isinstance(value, dict):
+        return [(k, _plain(v)) for k, v in value.items() if not callable(v)]
+    return [_plain(v) for v in value] if isinstance(value, list) else value
+
+
+def _restored(value: Any, own: Any) -> Any:
+    """Return a state in the types of the schedule's own state."""
+    if isinstance(own, dict):
+        return type(own)({k: _restored(v, own.get(k)) for k, v in dict(value).items()})
+    if isinstance(own, list) and len(own) == len(value):
+        return [_restored(v, o) for v, o in zip(value, own, strict=True)]
+    return value
