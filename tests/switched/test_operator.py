@@ -8,8 +8,7 @@ from torch.testing import assert_close
 from benchmarks import switched_linear as benchmark
 from tensorswitch import Routes, switched_linear
 from tensorswitch.switched import MAX_GROUP, switched_outer
-from tensorswitch.switched._compute import ROW_BLOCK
-from tensorswitch.switched._operator import FEW_ROWS, LARGE
+from tensorswitch.switched._compute import FEW_ROWS, LARGE, ROW_BLOCK
 
 GROUPS = range(MAX_GROUP + 1)
 SHAPES = [(1, 1, 1, 1), (5, 3, 4, 2), (300, 7, 13, 5), (64, 9, 8, 1)]

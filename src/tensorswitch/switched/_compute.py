@@ -24,6 +24,7 @@ from tensorswitch.switched._dense import dense_backward, dense_forward
 from tensorswitch.switched._grouped import grouped_backward, grouped_forward
 from tensorswitch.switched._plans import NARROW_PAD_WORK, PAD_WORK, Plan, flipped_units, make_plan
 
+FEW_ROWS, LARGE = 256, 1 << 23  # rows and weights for which narrow types do not pay
 ROW_BLOCK = 8192  # rows per block, so that gathered copies stay in cache and buffers are reused
 
 
@@ -65,9 +66,10 @@ def map_rows(x: Tensor, gates: Tensor, weight: Tensor, group: int, keep: bool = 
         return gradients(weight.new_empty(0), gates, weight.mT, x, group, need_weight=False)[0]
     x, weight = x.contiguous(), weight.contiguous()
     if not group:
-        h, weight = gates.to(x.dtype), weight.to(x.dtype)
+        dtype, kind = x.dtype, dense_dtype(x, weight)
+        x, h, weight = (t.to(kind) for t in (x, gates, weight))
         parts = [dense_forward(part, part_h, weight) for part, part_h in cut(ROW_BLOCK, x, h)]
-        return joined(parts).to(x.dtype)
+        return joined(parts).to(dtype)
     known = census(gates, keep)
     signs = _signs(known, x)
     plans = _plans(known, gates, group, x.dtype, *weight.shape[1:])
@@ -91,17 +93,18 @@ def gradients(
     need_weight: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Return the gradients of ``x`` and of the weight; an empty tensor for one not needed."""
+    narrow, wide = delta.dtype, weight.dtype
+    if not group:
+        kind = dense_dtype(delta, weight)
+        x, delta, weight = x.to(kind), delta.to(kind), weight.to(kind) if need_x else weight
     delta = delta.contiguous()
     x = x.contiguous() if need_weight else delta
     weight = weight.contiguous() if need_x else weight
-    dtype = weight.dtype
     shape, sums = weight.shape, accumulator(x)  # sums over rows need float32 at least
     known = census(gates) if group else None
     signs = None if known is None else _signs(known, delta)
     plans = None if known is None else _plans(known, gates, group, delta.dtype, *shape[1:])
     h = gates if group else gates.to(delta.dtype)
-    if not group and need_x:
-        weight = weight.to(delta.dtype)
     parts, total = [], None
     for number, (part_x, part_h, part_delta) in enumerate(cut(ROW_BLOCK, x, h, delta)):
         part = empty(shape, sums, x.device) if need_weight else None
@@ -123,7 +126,19 @@ def gradients(
             # Five times faster than ``index_add_``, which reads an index for every number.
             for unit in known.flipped.nonzero().squeeze(1).tolist():
                 total[unit] += common
-    return grad_x.to(delta.dtype), delta.new_empty(0) if total is None else total.to(dtype)
+    return grad_x.to(narrow), delta.new_empty(0) if total is None else total.to(wide)
+
+
+def dense_dtype(x: Tensor, weight: Tensor) -> torch.dtype:
+    """Return the dtype for products if all weights are converted, by the faster way.
+
+    Conversions of more weights than the cache holds wait for the memory, and so do those of their
+    gradients, so that few rows take longer than without.
+    """
+    narrows = x.dtype.itemsize < weight.dtype.itemsize
+    if narrows and x.is_cpu and weight.numel() >= LARGE and len(x) < FEW_ROWS:
+        return weight.dtype
+    return x.dtype
 
 
 def outer(x: Tensor, gates: Tensor, delta: Tensor, group: int) -> Tensor:

@@ -12,7 +12,7 @@ from tensorswitch._checks import autocast_dtype, check_dtype_device, check_float
 from tensorswitch.switched._calibration import PLAIN
 from tensorswitch.switched._checking import check_map, check_outer
 from tensorswitch.switched._choice import choose
-from tensorswitch.switched._compute import map_rows
+from tensorswitch.switched._compute import dense_dtype, map_rows
 from tensorswitch.switched._cost import MAX_GROUP, TINY
 from tensorswitch.switched._eager import EagerLinear, is_eager, saved_tensors_are_hooked
 from tensorswitch.switched._library import linear_op, outer_op
@@ -23,7 +23,6 @@ from tensorswitch.switches import Routes
 __all__ = ["switched_linear", "switched_outer"]
 
 FULL = (torch.float32, torch.float64)  # narrower types accumulate in float32
-FEW_ROWS, LARGE = 256, 1 << 23  # rows and weights for which autocast does not pay on CPUs
 
 
 def switched_linear(
@@ -99,21 +98,6 @@ def switched_linear(
     with nullcontext() if compiling else torch.autocast(x.device.type, enabled=False):
         y = _sum_copies(x.to(dtype), routes, weight, None, group).to(dtype)
     return y if bias is None else y + bias.to(dtype)
-
-
-def _is_cast_in_vain(gates: Tensor, weight: Tensor) -> bool:
-    """Return whether it takes longer to convert all weights than narrow products save.
-
-    Conversions of more weights than the cache holds wait for the memory, and so do those of their
-    gradients.
-    """
-    return (
-        gates.device.type == "cpu"
-        and weight.dtype == torch.float32
-        and weight.numel() >= LARGE
-        and not torch.compiler.is_compiling()
-        and len(gates) < FEW_ROWS
-    )
 
 
 def _sum_copies(
@@ -215,8 +199,8 @@ def _map(x: Tensor, gates: Tensor, weight: Tensor, group: int | None) -> Tensor:
         if group == PLAIN:
             return plain(*_of_one_dtype(x, gates, weight))
         if autocast_dtype(x.device) is None:
-            if not group or weight.dtype != torch.float32:
-                x, gates, weight = _of_one_dtype(x, gates, weight)
+            if weight.dtype != torch.float32:
+                weight = weight.to(x.dtype)
             if not training:
                 return map_rows(x, gates, weight, group)
             y: Tensor = EagerLinear.apply(x, gates, weight, group)  # type: ignore[no-untyped-call]
@@ -227,9 +211,7 @@ def _map(x: Tensor, gates: Tensor, weight: Tensor, group: int | None) -> Tensor:
 
 def _of_one_dtype(x: Tensor, gates: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Convert the weight to the dtype of ``x``, or ``x`` to that of the weight if it is faster."""
-    if x.dtype == weight.dtype:
-        return x, gates, weight
-    kind = torch.float32 if _is_cast_in_vain(gates, weight) else x.dtype
+    kind = x.dtype if torch.compiler.is_compiling() else dense_dtype(x, weight)
     return x.to(kind), gates, weight.to(kind)
 
 
