@@ -7,6 +7,7 @@ import torch
 from tensorswitch import SwitchedLinear, TensorSwitching
 from tensorswitch.algebra import expand
 from tensorswitch.estimators import (
+    StreamingRidgeRegressor,
     TSKernelRidgeClassifier,
     TSKernelRidgeRegressor,
     TSMLPClassifier,
@@ -48,6 +49,32 @@ def test_ridge_adds_up_to_the_decision(options, classes):
     x, y = rows()
     model = TSRidgeClassifier(random_state=0, **options).fit(x, labels(y, classes))
     adds_up(model.explain(x), model.decision_function(x))
+
+
+@pytest.mark.parametrize("options", [*RIDGES, {"standardize": False}], ids=str)
+@pytest.mark.parametrize(("kind", "unit"), [(np.float32, 1e7), (np.float64, 1e13)])
+def test_ridge_adds_up_for_columns_of_any_scale_and_offset(options, kind, unit):
+    x, y = rows()
+    if options.get("standardize", True):
+        x[:, 0] = unit * (3 + x[:, 0])
+        x[:, 2] = 1e6 + 1e3 * x[:, 2]
+    x = x.astype(kind)
+    model = TSRidgeRegressor(**{"gates": 16, "random_state": 0, **options}).fit(x, y)
+    adds_up(model.explain(x), model.predict(x))
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+def test_ridge_on_given_features_adds_up(standardize):
+    x, y = rows()
+    model = StreamingRidgeRegressor(standardize=standardize).fit(x, y)
+    adds_up(model.explain(x), model.predict(x))
+
+
+def test_a_module_is_explained_in_inference_mode():
+    module, x = mlp(4, 2, depth=1, width=8, kind="ss"), torch.randn(3, 4)
+    with torch.inference_mode():
+        found = explain(module, x)
+    np.testing.assert_array_equal(found.contributions, explain(module, x).contributions)
 
 
 @pytest.mark.parametrize("options", RIDGES, ids=str)

@@ -122,7 +122,7 @@ def _explain_module(module: nn.Module, x: Tensor) -> Explanation:
     x = x.to(kind)
     module.eval()
     try:
-        with torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad():
             inputs = x.detach().clone().requires_grad_()
             outputs = module(inputs)
             if outputs.dim() != 2 or len(outputs) != len(x):

@@ -81,21 +81,20 @@ class ExplainedRidge(NearestRows):
         fitted, solution = self._fitted, self.solution_
         front, weight = fitted.front, solution.weight
         inputs, chains = weight.shape[-2:], weight.flatten(0, -3).flatten(1)
-        zero = np.zeros((1, X.shape[1]), dtype=X.dtype)
-        start = front(zero)  # the front is affine: start + X · jacobian
-        jacobian = front(np.eye(X.shape[1], dtype=X.dtype)) - start
-        means = front.mean if front.scaling.centre is None else front.scaling.centre
-        centre = from_numpy(zero[0] if means is None else means.astype(X.dtype))
+        mean, basis, start = _inputs_at_zero(front, inputs[0], X.shape[1])
         parts, constants = [], []
         step = max(1, BLOCK // (inputs[0] * inputs[1] + len(chains)))
         for begin in range(0, len(X), step):
             x = front(X[begin : begin + step])
             gates = combine_gates(deep_gates(x, front.gate_weights, front.switch)).to(chains)
             effective = (gates @ chains).reshape(len(x), *inputs)
-            slopes = torch.einsum("fi,rio->rof", jacobian, effective)
-            rows = from_numpy(X[begin : begin + step]) - centre
-            parts.append(slopes * rows[:, None])
-            constants.append(torch.einsum("ri,rio->ro", start + centre @ jacobian, effective))
+            scaled = front.scaling(X[begin : begin + step])
+            rows = from_numpy(scaled if mean is None else scaled - mean)
+            slopes = effective[:, : rows.shape[1]]
+            if basis is not None:
+                slopes = torch.einsum("fi,rio->rfo", basis, effective[:, : basis.shape[1]])
+            parts.append(slopes.transpose(1, 2) * rows[:, None])
+            constants.append(start @ effective)
         constant = torch.cat(constants)
         if solution.intercept is not None:
             constant = constant + solution.intercept.to(constant)
@@ -130,6 +129,24 @@ class ExplainedRidge(NearestRows):
             self, X, dtype=self.gate_weights_[0].dtype, order="C", reset=False
         )
         return checked
+
+
+def _inputs_at_zero(
+    front: Any, n_in: int, features: int
+) -> tuple[np.ndarray | None, Tensor | None, Tensor]:
+    """Return what is subtracted from scaled rows, their map to the inputs, and inputs at zero.
+
+    The inputs of the gates are ``(scaled(x) − mean) · basis + start``. Rows that are scaled have
+    their centre at zero; the mean is subtracted from others.
+    """
+    mean, basis = (getattr(front, name, None) for name in ("mean", "basis"))
+    start = front.gate_weights[0].new_zeros(n_in)
+    if mean is not None and basis is not None and front.scaling.centre is not None:
+        start[: basis.shape[1]] = -from_numpy(mean @ basis)
+        mean = None
+    if n_in > (features if basis is None else basis.shape[1]):
+        start[-1] = 1  # the constant input
+    return mean, None if basis is None else from_numpy(basis), start
 
 
 class ExplainedKernelRidge(NearestRows):
