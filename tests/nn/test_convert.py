@@ -23,6 +23,18 @@ class Functional(nn.Module):
         return self.last(torch.flatten(x, 1))
 
 
+class Tied(nn.Module):
+    """An autoencoder whose last weights are those of the first layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.middle = nn.Linear(5, 7), nn.Linear(7, 7)
+
+    def forward(self, x):
+        code = self.middle(torch.relu(self.encoder(x)))
+        return nn.functional.linear(code, self.encoder.weight.t())
+
+
 NETWORKS = {
     "mlp": (
         lambda: nn.Sequential(
@@ -66,6 +78,13 @@ NETWORKS = {
         (2, 10, 8),
         [SwitchedReadout2d],
     ),
+    "norm without scale": (
+        lambda: nn.Sequential(
+            nn.Linear(6, 8), nn.BatchNorm1d(8, affine=False), nn.ReLU(), nn.Linear(8, 3)
+        ),
+        (6,),
+        [SwitchedLinear],
+    ),
     "functional": (Functional, (2, 8, 8), [SwitchedConv2d]),
 }
 
@@ -77,8 +96,8 @@ def trained(build):
         if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
             nn.init.normal_(layer.running_mean)
             nn.init.uniform_(layer.running_var, 0.5, 2)
-            nn.init.normal_(layer.weight)
-            nn.init.normal_(layer.bias)
+            for scale in layer.parameters():
+                nn.init.normal_(scale)
     return network.eval()
 
 
@@ -171,6 +190,12 @@ def test_dropout_of_units_is_dropout_of_gates():
             ["0", "2"],
             "'2' is already part of another converted layer",
         ),
+        (
+            nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Dropout(1.0), nn.Linear(2, 1)),
+            None,
+            "'0': '2' drops all units",
+        ),
+        (Tied(), None, "'encoder': 'encoder.weight' is also used outside of its layer"),
     ],
 )
 def test_what_cannot_be_converted_is_refused_with_a_reason(network, layers, message):
@@ -197,3 +222,31 @@ def test_layers_that_are_refused_keep_their_mode():
     converted = convert(network, rank=2)  # the first has dropout, which a compressed layer has not
     assert converted.get_submodule("0").training
     assert converted.get_submodule("1").training
+
+
+def test_layers_too_narrow_for_the_rank_are_left_as_they_are():
+    widths = [nn.Linear(20, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 2)]
+    network, x = nn.Sequential(*widths), torch.randn(3, 20)
+    assert isinstance(convert(network, rank=4).get_submodule("0"), CompressedSwitching)
+    with pytest.raises(ValueError, match="layer '2' cannot be converted: rank must be at most 2"):
+        convert(network, ["2"], rank=4)
+    assert_close(convert(network, rank=4)(x), network(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_compressed_layers_of_any_type(dtype):
+    network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4)).to(dtype)
+    layer = convert(network, rank=2).get_submodule("0")
+    assert layer.reduce.dtype == dtype
+    assert_close(layer.reduce.float() @ layer.reduce.float().t(), torch.eye(2), atol=0.02, rtol=0)
+
+
+def test_converted_convolutions_take_no_images_and_single_ones():
+    readout = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 3)
+    )
+    above = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 3, 3))
+    nothing, image = torch.randn(0, 1, 8, 8), torch.randn(1, 8, 8)
+    for network in (readout, above):
+        assert convert(network)(nothing).shape == network(nothing).shape
+    assert_close(convert(above)(image), above(image))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from tensorswitch._checks import check_positive
@@ -78,8 +79,10 @@ class CompressedSwitching(JointSwitching):
 
     def reset_parameters(self) -> None:
         """Draw new projections and set ``C`` to zero; the ReLU layer stays as it is."""
-        nn.init.orthogonal_(self.reduce)
-        nn.init.orthogonal_(self.spread)
+        for weight in (self.reduce, self.spread):
+            # Narrow types have no QR decomposition.
+            kind = torch.promote_types(weight.dtype, torch.float32)
+            weight.data.copy_(nn.init.orthogonal_(torch.empty_like(weight, dtype=kind)))
         super().reset_parameters()
 
     def _added(self, x: Tensor, gates: Tensor) -> Tensor:

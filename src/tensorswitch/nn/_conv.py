@@ -253,6 +253,7 @@ class SwitchedConv2d(OneLayer):
         True
         """
         check_convolution("hidden", hidden)
+        check_convolution("output", output)
         if output.kernel_size != (1, 1) or output.stride != (1, 1) or output.padding != (0, 0):
             raise ValueError(
                 "output must have kernel size 1, stride 1 and no padding; "

@@ -12,6 +12,7 @@ from torch import fx, nn
 from torch.nn import functional as F
 from torch.nn.utils import fusion
 
+from tensorswitch._checks import check_positive
 from tensorswitch.nn._base import Switching
 from tensorswitch.nn._compressed import CompressedSwitching
 from tensorswitch.nn._conv import check_convolution
@@ -94,6 +95,8 @@ def convert(
     >>> torch.allclose(converted(x), network(x), atol=1e-5)
     True
     """
+    if rank is not None:
+        check_positive(rank=rank)
     try:
         root = copy.deepcopy(module)
         graph = _Tracer().trace(root)
@@ -156,10 +159,19 @@ def _match(network: fx.GraphModule, name: str) -> _Match:
                 raise _RefusedError(f"there is no ReLU between it and {node.target!r}")
             match.output = node
             _check_pair(hidden, layer, match)
+            _check_weights_are_its_own(network, match)
             return match
         relu = _step(match, node, layer, relu)
         match.between.append(node)
     raise _RefusedError("no Linear or Conv2d follows it")
+
+
+def _check_weights_are_its_own(network: fx.GraphModule, match: _Match) -> None:
+    """Raise if the network uses the weights of a layer in another place too."""
+    for layer in (str(match.hidden.target), str(match.output.target)):
+        for node in network.graph.nodes:
+            if node.op == "get_attr" and str(node.target).startswith(f"{layer}."):
+                raise _RefusedError(f"{node.target!r} is also used outside of its layer")
 
 
 def _chain(node: fx.Node) -> Iterator[fx.Node]:
@@ -188,6 +200,8 @@ def _step(match: _Match, node: fx.Node, layer: nn.Module | None, relu: bool) -> 
     elif isinstance(layer, nn.MaxPool2d) and match.pool is None and not match.dropout:
         match.pool = _window(layer)
     elif isinstance(layer, nn.Dropout) and relu and not match.dropout:
+        if layer.p == 1:
+            raise _RefusedError(f"{node.target!r} drops all units")
         match.dropout = layer.p
     elif isinstance(layer, nn.Identity):
         pass
@@ -247,7 +261,10 @@ def _build(network: fx.GraphModule, match: _Match, rank: int | None) -> nn.Modul
             hidden = fusion.fuse_linear_bn_eval(*_evaluating(hidden, match.norm))
         if rank is None:
             return SwitchedLinear.from_relu(hidden, output, dropout=match.dropout)
-        return CompressedSwitching(hidden, output, rank)
+        try:
+            return CompressedSwitching(hidden, output, rank)
+        except ValueError as reason:  # the rank is too large for it
+            raise _RefusedError(str(reason)) from None
     if rank is not None:
         raise _RefusedError("only linear layers have a compressed form; use rank=None")
     assert isinstance(hidden, nn.Conv2d)
@@ -259,9 +276,13 @@ def _build(network: fx.GraphModule, match: _Match, rank: int | None) -> nn.Modul
     return readout_below(hidden, output, match.pool, match.dropout)
 
 
-def _evaluating(*layers: Any) -> list[Any]:
+def _evaluating(layer: Any, norm: Any) -> tuple[Any, Any]:
     """Return copies in evaluation mode, so that layers that are refused later stay as they are."""
-    return [copy.deepcopy(layer).eval() for layer in layers]
+    layer, norm = copy.deepcopy(layer).eval(), copy.deepcopy(norm).eval()
+    if norm.weight is None:  # a norm without scale and shift
+        norm.weight = nn.Parameter(torch.ones_like(norm.running_mean))
+        norm.bias = nn.Parameter(torch.zeros_like(norm.running_mean))
+    return layer, norm
 
 
 def _replace(network: fx.GraphModule, match: _Match, replacement: nn.Module) -> None:

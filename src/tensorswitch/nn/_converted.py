@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -29,13 +31,13 @@ class ShiftedSum(nn.Module):
         (kh, kw), (sh, sw), (ph, pw) = self.kernel_size, self.stride, self.padding
         x = F.pad(x, (pw, pw, ph, ph))
         height, width = (x.shape[-2] - kh) // sh + 1, (x.shape[-1] - kw) // sw + 1
-        x = x.unflatten(1, (-1, kh, kw))
+        x = x.unflatten(-3, (-1, kh, kw))
         y = x.new_zeros(()) if self.bias is None else self.bias[:, None, None]
         for i in range(kh):
             for j in range(kw):
                 rows = slice(i, i + sh * (height - 1) + 1, sh)
                 columns = slice(j, j + sw * (width - 1) + 1, sw)
-                y = y + x[:, :, i, j, rows, columns]
+                y = y + x[..., i, j, rows, columns]
         return y
 
     def extra_repr(self) -> str:
@@ -62,13 +64,15 @@ class SwitchedReadout2d(nn.Module):
         if routes.source is not None:
             patches = patches.index_select(0, routes.source)
         images, positions = x.shape[0], self.weight.shape[0]
-        patches = F.pad(patches, (0, 1), value=1.0).unflatten(0, (images, positions, -1))
+        window = 1 if self.gates.pool is None else math.prod(self.gates.pool)
+        shape = (images, positions, window)
+        patches = F.pad(patches, (0, 1), value=1.0).unflatten(0, shape)
         h, scale = self.gates._dropped(routes.gates)
-        opened = h.unflatten(0, (images, positions, -1))
+        opened = h.unflatten(0, shape)
         y = x.new_zeros(images, self.weight.shape[3])
         for p in range(positions):
             rows, h = patches[:, p].flatten(0, 1), opened[:, p].flatten(0, 1)
-            y = y + switched_linear(rows, h, self.weight[p]).unflatten(0, (images, -1)).sum(1)
+            y = y + switched_linear(rows, h, self.weight[p]).unflatten(0, (images, window)).sum(1)
         if scale != 1:
             y = y * scale
         return y if self.bias is None else y + self.bias
