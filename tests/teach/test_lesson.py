@@ -1,7 +1,12 @@
 import numpy as np
 import pytest
 
-from tensorswitch.estimators import TSRidgeClassifier, load_estimator, save_estimator
+from tensorswitch.estimators import (
+    TSConvRidgeClassifier,
+    TSRidgeClassifier,
+    load_estimator,
+    save_estimator,
+)
 from tensorswitch.teach import Lesson, draw, random_drawings
 from tensorswitch.teach.lesson import check_label
 
@@ -19,6 +24,16 @@ SHAPES = {
     "vee": [[0.1, 0.1], [0.5, 0.9], [0.9, 0.1]],
     "zed": [[0.1, 0.1], [0.9, 0.1], [0.1, 0.9], [0.9, 0.9]],
 }
+
+
+def test_features_of_any_fitted_model():
+    images = random_drawings(40, 1)
+    model = TSConvRidgeClassifier(64, alpha=1.0, random_state=0).fit(images, np.arange(40) % 2)
+    lesson = Lesson(model)
+    for label, points in SHAPES.items():
+        lesson.add(noisy(points, 1, 0)[0], label)
+    assert lesson.answer(noisy(SHAPES["bar"], 1, 1)[0]).gates > 0
+    assert lesson.accuracy() is None  # no label has two drawings
 
 
 @pytest.fixture

@@ -61,10 +61,10 @@ def test_it_learns_answers_and_forgets(client):
 
 
 def test_lessons_are_separate(client):
-    first = taught(client, ("bar", BAR), ("minus", MINUS))
+    first = taught(client, ("bar", BAR), ("minus", MINUS), ("bar", BAR))
     second = taught(client, ("a", VEE))
     shown = [client.get(lesson).json() for lesson in (first, second)]
-    assert [len(found["drawings"]) for found in shown] == [2, 1]
+    assert [len(found["drawings"]) for found in shown] == [3, 1]
     scores = [client.get(f"{lesson}/accuracy").json()["accuracy"] for lesson in (first, second)]
     assert scores[1] is None
     assert 0 <= scores[0] <= 1
@@ -283,3 +283,30 @@ def test_the_number_of_lessons_is_limited(client, monkeypatch):
     assert found.status_code == 400
     assert "3 lessons with unsaved drawings" in found.json()["error"]
     assert json.loads(client.get(full[0]).text)["rows"] == 1
+    found = client.post("lessons", json={"closing": full[0].split("/")[1]})
+    assert found.status_code == 200  # in its place
+    assert client.get(full[0]).status_code == 404
+
+
+def test_it_tells_whether_drawings_are_unsaved(client):
+    lesson = opened(client)
+    assert not client.get(lesson).json()["unsaved"]
+    for label, strokes in (("bar", BAR), ("minus", MINUS)):
+        client.post(f"{lesson}/drawings", json={"label": label, "strokes": strokes})
+    assert client.get(lesson).json()["unsaved"]
+    assert client.post(f"{lesson}/save", json={"name": "shapes"}).is_success
+    assert not client.get(lesson).json()["unsaved"]
+
+
+@pytest.mark.parametrize("name", ["empty", "digits"])
+def test_names_of_lessons_that_are_always_there_are_refused(client, name):
+    lesson = taught(client, ("bar", BAR), ("minus", MINUS))
+    found = client.post(f"{lesson}/save", json={"name": name})
+    assert found.status_code == 400
+    assert "choose another name" in found.json()["error"]
+
+
+def test_the_address_without_its_last_slash(client, address):
+    found = client.get(address.rstrip("/"))
+    assert found.status_code == 308
+    assert client.get(address.rstrip("/"), follow_redirects=True).text.startswith("<!doctype html>")

@@ -13,6 +13,7 @@ from tensorswitch.teach.lesson import Lesson
 __all__ = ["Classroom", "Seat"]
 
 MOST_LESSONS = 32
+STARTS = ("empty", "digits")  # what lessons can start with besides a saved one
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 SUFFIX = ".safetensors"
 
@@ -53,16 +54,18 @@ class Classroom:
         self.folder, self.start = folder, start
         self._seats: dict[str, Seat] = {}
         self._lock = threading.Lock()
-        if start not in ("empty", "digits"):
+        if start not in STARTS:
             self.path_of(start, must_exist=True)
 
-    def open(self, start: str | None = None) -> tuple[str, Seat]:
+    def open(self, start: str | None = None, closing: str = "") -> tuple[str, Seat]:
         """Open a lesson.
 
         Parameters
         ----------
         start : str, optional
             What it starts with, by default what the classroom was created with.
+        closing : str, optional
+            Name of the lesson whose place it takes, which is closed.
 
         Returns
         -------
@@ -78,7 +81,8 @@ class Classroom:
         """
         start = self.start if start is None else start
         with self._lock:
-            self._make_room()
+            if closing not in self._seats:
+                self._make_room()
         if start == "empty":
             lesson = Lesson()
         elif start == "digits":
@@ -87,6 +91,7 @@ class Classroom:
             lesson = Lesson.load(self.path_of(start, must_exist=True))
         key, seat = secrets.token_urlsafe(12), Seat(lesson)
         with self._lock:
+            self._seats.pop(closing, None)
             self._seats[key] = seat
         return key, seat
 
@@ -192,8 +197,12 @@ class Classroom:
         ------
         FileExistsError
             If there is a lesson of that name and it is not to be replaced.
+        ValueError
+            If the name has other characters, or is "empty" or "digits", which mean other lessons.
         """
         path = self.path_of(name)
+        if name in STARTS:
+            raise ValueError(f"{name!r} is a lesson that is always there; choose another name")
         make_folder(self.folder)
         if path.exists() and not replace:
             raise FileExistsError(f"there is already a lesson {name!r}")

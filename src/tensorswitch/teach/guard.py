@@ -11,7 +11,7 @@ import secrets
 from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["Guard"]
@@ -45,7 +45,9 @@ class Guard:
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
         self._app, self._token = app, token
-        self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
+        # Browsers leave out the usual port.
+        ports = (f":{port}", "") if port == 80 else (f":{port}",)
+        self._hosts = {name + end for name in ("127.0.0.1", "localhost") for end in ports}
         self._origins = {f"http://{host}" for host in self._hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,6 +68,9 @@ class Guard:
             await refusal(scope, receive, sent)
             return
         path = scope["path"][len(self._token) + 1 :]
+        if not path:  # the address without its last slash
+            await RedirectResponse(f"/{self._token}/", 308)(scope, receive, sent)
+            return
         inner = {**scope, "path": path, "raw_path": path.encode(), "root_path": ""}
         await self._app(inner, _limited(receive), sent)
 

@@ -26,6 +26,7 @@ LEARNED = 400  # random drawings from which the gates are learned
 MOST_DRAWINGS = 5_000
 MOST_LABELS = 100
 LONGEST_LABEL = 20
+JOINERS = "\u200c\u200d\u00a0"  # of letters and emoji, and the space that does not break
 
 
 class Answer(NamedTuple):
@@ -260,7 +261,9 @@ class Lesson:
         float or None
             The cross-validated accuracy, or None as long as there are too few drawings for it.
         """
-        score = float("nan") if self.model is None else self.model.cv_score_
+        if self.model is None or len(set(self.labels)) == len(self.labels):
+            return None  # a label without another drawing cannot be guessed
+        score = self.model.cv_score_
         return None if math.isnan(score) else score
 
     def save(self, path: str | Path) -> None:
@@ -346,7 +349,8 @@ class Lesson:
 
     def _open_gates(self, image: np.ndarray) -> tuple[int, int]:
         bank = self._features.bank_
-        x = torch.from_numpy(image / 255.0)[None, None]
+        kind = next(buffer.dtype for buffer in bank.buffers() if buffer.is_floating_point())
+        x = torch.from_numpy(image / 255.0)[None, None].to(kind)
         opened = [part.open_gates(x) for part in bank.parts]  # type: ignore[operator]
         return sum(int(o.sum()) for o in opened), sum(o.numel() for o in opened)
 
@@ -374,7 +378,7 @@ def check_label(label: Any) -> str:
     found: str = unicodedata.normalize("NFC", label).strip()
     if not 0 < len(found) <= LONGEST_LABEL:
         raise ValueError(f"a label has 1 to {LONGEST_LABEL} characters, got {len(found)}")
-    if not found.isprintable():
+    if not all(c.isprintable() or c in JOINERS for c in found):
         raise ValueError("a label must not contain control characters")
     return found
 

@@ -101,14 +101,15 @@ class _Api:
         start = body.get("start")
         if start is not None and not isinstance(start, str):
             raise ValueError(f"start must be text, got {type(start).__name__}")
-        key, seat = self._classroom.open(start)
+        key, seat = self._classroom.open(start, str(body.get("closing", "")))
         with seat.lock:
             return {"key": key, "drawings": _drawings(seat), **_report(seat)}
 
     def show(self, path: dict[str, Any], body: dict[str, Any]) -> Any:
         seat = self._classroom.seat(path["key"])
         with seat.lock:
-            return {"key": path["key"], "drawings": _drawings(seat), **_report(seat)}
+            found = {"key": path["key"], "drawings": _drawings(seat), **_report(seat)}
+            return {**found, "unsaved": not seat.untouched}
 
     def close(self, path: dict[str, Any], body: dict[str, Any]) -> Any:
         self._classroom.close(path["key"])
@@ -208,7 +209,7 @@ def _strokes(body: dict[str, Any]) -> list[np.ndarray]:
     for stroke in given:
         try:
             points = np.array(stroke, dtype=np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             points = np.empty(0)
         if points.ndim != 2 or points.shape[1] != 2 or not len(points):
             raise ValueError("a stroke must be a list of points [x, y]")

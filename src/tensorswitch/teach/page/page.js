@@ -49,9 +49,9 @@ async function trying(action) {
 async function open(start) {
   say(start === "digits" ? "Learning 1,797 digits…" : "Opening a lesson…");
   const old = state.key;
-  const found = await ask("lessons", "POST", start === null ? {} : { start });
-  if (old) await ask(`lessons/${old}`, "DELETE").catch(() => null);
-  begin(found);
+  const asked = start === null ? {} : { start };
+  if (old) asked.closing = old;
+  begin(await ask("lessons", "POST", asked));
   say("");
 }
 
@@ -60,7 +60,7 @@ function begin(found) {
   sessionStorage.setItem("lesson", found.key);
   state.drawings = found.drawings;
   state.shown = {};
-  state.unsaved = false;
+  state.unsaved = found.unsaved ?? false;
   $("export").href = lesson("/drawings.npz");
   report(found);
   list();
