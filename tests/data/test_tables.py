@@ -300,3 +300,34 @@ def test_thousands_between_commas_may_be_separated_in_some_cells(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('a,b\n"1,234",1\n1234,2\n12000,3\n')
     np.testing.assert_array_equal(read_table(path).columns["a"], [1234, 1234, 12000])
+
+
+def test_the_index_of_pandas_is_no_column(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame({"a": range(20), "label": ["p"] * 10 + ["q"] * 10})
+    frame.sample(frac=1, random_state=0).to_parquet(tmp_path / "a.parquet")
+    table = read_table(tmp_path / "a.parquet")
+    assert list(table.columns) == ["a", "label"]
+    assert table.notes == ("'__index_level_0__', the index that pandas has added, is left out",)
+
+
+def test_text_is_left_as_it_is(tmp_path):
+    parquet, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    keys = [12345678901234567, None, 7]
+    parquet.write_table(pa.table({"key": keys, "a": [1, 2, 3]}), tmp_path / "a.parquet")
+    found = read_table(tmp_path / "a.parquet", {"key": "text"}).columns["key"]
+    assert list(found) == ["12345678901234567", "", "7"]
+    (tmp_path / "a.csv").write_text("key,a\nNA,1\n007,2\nnull,3\n")
+    found = read_table(tmp_path / "a.csv", {"key": "text"}).columns["key"]
+    assert list(found) == ["NA", "007", "null"]
+
+
+def test_quotes_after_a_space(tmp_path):
+    (tmp_path / "a.csv").write_text('a, "b, c", d\n1, "u, v", p\n2, "w, x", q\n')
+    columns = read_table(tmp_path / "a.csv").columns
+    assert {name: list(column) for name, column in columns.items()} == {
+        "a": [1.0, 2.0],
+        "b, c": ["u, v", "w, x"],
+        "d": ["p", "q"],
+    }

@@ -71,10 +71,11 @@ class Layout(NamedTuple):
 
 
 def _reader(lines: Iterable[str], separator: str, strict: bool) -> Any:
-    spaces = separator == " "
-    if spaces:
+    if separator == " ":
         lines = (line.strip() + "\n" for line in lines)
-    return csv.reader(lines, delimiter=separator, strict=strict, skipinitialspace=spaces)
+    # Otherwise a quote after a space would be part of the cell.
+    skip = separator != "\t"
+    return csv.reader(lines, delimiter=separator, strict=strict, skipinitialspace=skip)
 
 
 def _is_header(row: list[str], second: list[str] | None) -> bool:

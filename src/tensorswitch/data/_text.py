@@ -19,6 +19,7 @@ FORMATS = {
     "usual date": "date",  # 5/31/2024 or 31.5.2024
     "swapped date": "date",  # 31/5/2024 or 5.31.2024
     "words": "words",
+    "text": "text",  # as it is, also what would stand for a missing value
 }
 _CLOCK = r"(?:[ T](\d\d?):(\d\d)(?::(\d\d)(?:\.\d+)?)?)?"
 _ISO = re.compile(rf"(\d{{4}})[-/](\d\d?)[-/](\d\d?){_CLOCK}Z?")
@@ -40,9 +41,11 @@ def converted(cells: Sequence[str], written: str) -> np.ndarray | None:
     are objects: str, or None.
     """
     kind = FORMATS[written]
-    if kind == "words":
+    if kind in ("words", "text"):
         words = np.empty(len(cells), dtype=object)
-        words[:] = [None if is_missing(cell) else cell.strip() for cell in cells]
+        words[:] = [
+            None if kind == "words" and is_missing(cell) else cell.strip() for cell in cells
+        ]
         return words
     read, gap = _READERS[written], _GAPS[kind]
     try:

@@ -13,7 +13,9 @@ __all__ = ["Pictures", "is_picture", "read_pictures"]
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 SIDE = 32  # to which pictures are resized, unless all of them are of one smaller size
-GREY = ("1", "L", "I", "I;16", "F", "LA")
+WIDE = ("I", "I;16", "I;16B", "I;16L", "I;16N", "F")  # modes of Pillow with more than 8 bits
+GREY = ("1", "L", "LA", *WIDE)
+ORIENTATION = 0x0112  # the EXIF tag; from 5 on, width and height are exchanged
 
 
 class Pictures(NamedTuple):
@@ -98,7 +100,8 @@ def _common_shape(files: list[Path]) -> tuple[int, int, int]:
     sizes, grey = set(), True
     for file in files:
         with _opened(file) as picture:
-            sizes.add(picture.size)
+            turned = picture.getexif().get(ORIENTATION, 1) > 4
+            sizes.add(picture.size[::-1] if turned else picture.size)
             grey = grey and picture.mode in GREY
     (width, height), *others = sizes
     if others or max(width, height) > 2 * SIDE or min(width, height) < 2:
@@ -114,10 +117,17 @@ def _read(file: Path, shape: tuple[int, int, int]) -> np.ndarray:
     with _opened(file) as picture:
         try:
             picture = ImageOps.exif_transpose(picture)
-            if picture.mode in ("I", "I;16", "F"):  # 16 bits or more, scaled to 8
+            if picture.mode in WIDE:  # 16 bits or more, scaled to 8
                 values = np.asarray(picture, dtype=np.float64)
-                top = 65535.0 if values.max(initial=0) > 255 else 255.0
+                largest = values.max(initial=0)
+                top = 65535.0 if largest > 255 else 255.0
+                if picture.mode == "F" and largest <= 1:
+                    top = 1.0
                 picture = Image.fromarray((values / top * 255).clip(0, 255).astype(np.uint8))
+            elif picture.has_transparency_data:  # what cannot be seen may have any colour
+                picture = picture.convert("RGBA")
+                ground = Image.new("RGBA", picture.size, "white")
+                picture = Image.alpha_composite(ground, picture)
             picture = picture.convert("L" if channels == 1 else "RGB")
             if picture.size != (width, height):
                 picture = picture.resize((width, height), Image.Resampling.BILINEAR)

@@ -88,10 +88,32 @@ def check_no_columns(name: str | Path, options: dict[str, Any]) -> None:
         )
 
 
+def pictures_to_test(path: Path) -> Path | None:
+    """Return the folder of pictures to test with, if there is one beside a folder to train with.
+
+    Parameters
+    ----------
+    path : Path
+        A folder, or a file.
+
+    Returns
+    -------
+    Path or None
+        The folder.
+    """
+    parts = _parts(path) if path.is_dir() else {}
+    held = [parts[name] for name in TESTS if name in parts]
+    return held[0] if held and "train" in parts else None
+
+
+def _parts(path: Path) -> dict[str, Path]:
+    folders = (p for p in path.iterdir() if p.is_dir() and not p.name.startswith((".", "__")))
+    return {p.name.lower(): p for p in folders}
+
+
 def _picture_problem(path: Path) -> Problem:
     """Return the problem of a folder of pictures, with its test rows if it has a folder of them."""
-    folders = (p for p in path.iterdir() if p.is_dir() and not p.name.startswith((".", "__")))
-    parts = {p.name.lower(): p for p in folders}
+    parts = _parts(path)
     held = [name for name in TESTS if name in parts]
     given = "train" in parts and bool(held)
     pictures = [read_pictures(parts["train"] if given else path)]

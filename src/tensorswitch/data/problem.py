@@ -366,6 +366,8 @@ def _target(
             f"{len(values)} rows, which are too many classes to learn"
         )
     codes = np.searchsorted(distinct, values).astype(np.int64)
-    hint = "" if task else " (--task regression predicts the number)"
-    why = f"target {name!r}: {len(distinct)} whole numbers, so classification{hint}"
+    if task:
+        return codes, tuple(map(number_name, distinct)), f"target {name!r}: {len(distinct)} classes"
+    hint = "(--task regression predicts the number)"
+    why = f"target {name!r}: {len(distinct)} whole numbers, so classification {hint}"
     return codes, tuple(map(number_name, distinct)), why

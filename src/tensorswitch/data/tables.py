@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -137,6 +138,9 @@ class Table:
         raise DataError(f"{self.name} has no {what} {name!r}; {ask}")
 
 
+_INDEX = re.compile(r"__index_level_\d+__")
+
+
 def is_table(path: str | Path) -> bool:
     """Return whether a path has the suffix of a table.
 
@@ -170,7 +174,7 @@ def read_table(path: str | Path, kinds: dict[str, str] | None = None) -> Table:
         ``.zst``, ``.zip``), or a ``.parquet``, ``.arrow`` or ``.feather`` file.
     kinds : dict of str to str, optional
         What some columns contain, "number", "date" or "words", or how they are written
-        (:attr:`Table.formats`), if it is known.
+        (:attr:`Table.formats`), if it is known. "text" is left as it is.
 
     Returns
     -------
@@ -220,6 +224,14 @@ def _read_arrow(
         raise DataError(f"{path} has no rows")
     columns, formats, notes = {}, {}, []
     for name, stored in zip(names, content.columns, strict=True):
+        if b"pandas" in (content.schema.metadata or {}) and _INDEX.fullmatch(name):
+            notes.append(f"{name!r}, the index that pandas has added, is left out")
+            continue
+        if given.get(name) == "text":
+            columns[name] = np.array(
+                ["" if v is None else str(v) for v in stored.to_pylist()], dtype=object
+            )
+            continue
         column = _from_arrow(pa, stored)
         if column is None:
             notes.append(f"column {name!r} of type {stored.type} is left out")

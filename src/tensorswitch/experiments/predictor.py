@@ -180,9 +180,11 @@ class Predictor:
             values, deviations = predicted_numbers(self, x)
             low = high = None
             if self.interval is not None:
-                unit: Any = 1.0 if deviations is None else deviations
-                low = values + self.interval.low * unit
-                high = values + self.interval.high * unit
+                # Deviations need memory, and there is no interval in their units without them.
+                unit: Any = deviations if self.interval.scaled else 1.0
+                if unit is not None:
+                    low = values + self.interval.low * unit
+                    high = values + self.interval.high * unit
             return Predictions(None, values=values, low=low, high=high)
         codes, probabilities = predicted_classes(self.model, x, self.calibration)
         probabilities = all_classes(self.model, probabilities, len(self.class_names))

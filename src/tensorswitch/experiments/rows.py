@@ -21,7 +21,8 @@ from tensorswitch.data import (
     read_pictures,
     read_table,
 )
-from tensorswitch.data.encoder import number_name
+from tensorswitch.data.encoder import class_name, number_name
+from tensorswitch.data.own import pictures_to_test
 from tensorswitch.data.readers import read_npy, read_npz
 from tensorswitch.experiments.predictions import Predictions
 from tensorswitch.experiments.predictor import Predictor
@@ -135,13 +136,16 @@ def _table_rows(
     asked = id_column or predictor.id_name
     target = predictor.target_name
     kinds = dict(encoder.kinds)
-    if predictor.class_names is None:
-        kinds[target] = predictor.target_written or "number"
-    table = read_table(path, {**kinds, **({asked: "words"} if asked else {})})
+    regression = predictor.class_names is None
+    kinds[target] = (predictor.target_written or "number") if regression else "text"
+    if asked:
+        kinds[asked] = "words" if asked in {c.name for c in encoder.columns} else "text"
+    table = read_table(path, kinds)
     notes = list(table.notes)
     if id_column is not None:
         table.column(id_column)
-    missing, new = encoder.differences(table.without([target, asked]))
+    missing, new = encoder.differences(table.without([target]))
+    new = [name for name in new if name != asked]
     if len(missing) == len(encoder.columns):
         raise DataError(
             f"{path} has none of the columns that the model was trained on: "
@@ -164,11 +168,9 @@ def _truth(table: Table, target: str, predictor: Predictor) -> np.ndarray | None
         if values.dtype.kind != "f":
             raise DataError(f"{table.name}: the target {target!r} is not a column of numbers")
         return None if np.isnan(values).any() else values
-    if values.dtype.kind == "f":
-        return None if np.isnan(values).any() else np.array([number_name(v) for v in values])
-    if any(v is None for v in values):
-        return None
-    return np.array([str(v) for v in values])
+    known, written = set(predictor.class_names), predictor.target_written
+    named = {cell: class_name(cell, known, written) for cell in set(values)}
+    return None if None in named.values() else np.array([named[cell] for cell in values])
 
 
 def _array_rows(predictor: Predictor, path: Path, name: str) -> NewRows:
@@ -178,24 +180,33 @@ def _array_rows(predictor: Predictor, path: Path, name: str) -> NewRows:
         shape = predictor.row_shape
         if len(shape) != 3:
             raise DataError(f"{path} has pictures, but the model was trained on rows of numbers")
+        path = pictures_to_test(path) or path
         pictures = read_pictures(path, (shape[0], shape[1], shape[2]))
         truth = None if pictures.labels is None else np.array(pictures.labels)
         what = f"pictures of {path}"
         return NewRows(pictures.images, truth, pictures.files, "file", what, [])
-    if path.suffix == ".npy" and labels_beside(path) is None:
-        return NewRows(as_rows(path, read_npy(path)), None, None, "row", f"rows of {path}", [])
+    if path.suffix == ".npy":
+        beside = labels_beside(path)
+        y = None if beside is None else read_npy(beside)
+        return _labelled_rows(path, read_npy(path), y)
     if path.suffix == ".npz":
         arrays = {key.lower(): value for key, value in read_npz(path).items()}
         if "x" in arrays:
-            truth = None
-            if "y" in arrays:
-                y = arrays["y"].reshape(-1)
-                truth = np.array([number_name(v) if y.dtype.kind in "fiu" else str(v) for v in y])
-            rows = as_rows(path, arrays["x"])
-            return NewRows(rows, truth, None, "row", f"rows of {path}", [])
+            return _labelled_rows(path, arrays["x"], arrays.get("y"))
     content = load(name)
     truth = np.array(content.class_names)[content.test_labels]
     return NewRows(content.test_images, truth, None, "row", f"test rows of {name}", [])
+
+
+def _labelled_rows(path: Path, x: np.ndarray, y: np.ndarray | None) -> NewRows:
+    rows, truth = as_rows(path, x), None
+    if y is not None:
+        if y.size != len(rows):
+            raise DataError(f"{path}: y has shape {y.shape}, expected one label per row of x")
+        labels = y.reshape(-1)
+        named = labels.dtype.kind in "fiu"
+        truth = np.array([number_name(v) if named else str(v) for v in labels])
+    return NewRows(rows, truth, None, "row", f"rows of {path}", [])
 
 
 def _idx(path: Path) -> bool:

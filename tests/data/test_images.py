@@ -1,0 +1,48 @@
+"""Pictures of all kinds become the pixels that one sees."""
+
+import numpy as np
+import pytest
+
+from tensorswitch.data import read_pictures
+
+Image = pytest.importorskip("PIL.Image")
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_what_is_transparent_is_white(tmp_path, mode):
+    pixels = np.zeros((8, 8, 4), dtype=np.uint8)
+    pixels[2:5, 3:7, 3] = 255  # a black shape on a ground that cannot be seen
+    if mode == "P":  # the first colour of the palette, all of which are black, cannot be seen
+        picture = Image.frombytes("P", (8, 8), (pixels[..., 3] > 0).tobytes())
+        picture.putpalette([0, 0, 0] * 256)
+        picture.save(tmp_path / "a.png", transparency=0)
+    else:
+        Image.fromarray(pixels).convert(mode).save(tmp_path / "a.png")
+    found = read_pictures(tmp_path / "a.png").images[0]
+    expected = np.where(pixels[..., 3] > 0, 0, 255)
+    np.testing.assert_array_equal(found, np.broadcast_to(expected, found.shape))
+
+
+def test_numbers_between_zero_and_one_are_shades(tmp_path):
+    shades = np.linspace(0, 1, 64, dtype=np.float32).reshape(8, 8)
+    Image.fromarray(shades).save(tmp_path / "a.tif")
+    found = read_pictures(tmp_path / "a.tif").images[0, 0]
+    np.testing.assert_allclose(found, 255 * shades, atol=1)
+
+
+@pytest.mark.parametrize("order", ["<u2", ">u2"])
+def test_pictures_of_16_bits_are_scaled_to_8(tmp_path, order):
+    values = np.linspace(0, 65535, 64).reshape(8, 8).astype(order)
+    mode = "I;16" if order == "<u2" else "I;16B"
+    Image.frombytes(mode, (8, 8), values.tobytes()).save(tmp_path / "a.tif")
+    found = read_pictures(tmp_path / "a.tif").images
+    assert found.shape == (1, 1, 8, 8)
+    np.testing.assert_allclose(found[0, 0], values / 257.0, atol=1)
+
+
+def test_turned_photographs_keep_their_proportions(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by a quarter
+    for name in ("a.jpg", "b.jpg"):
+        Image.new("RGB", (64, 48)).save(tmp_path / name, exif=exif)
+    assert read_pictures(tmp_path).images.shape == (2, 3, 64, 48)
