@@ -14,7 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tensorswitch.cli import app, main
-from tensorswitch.data import DataError, load_problem
+from tensorswitch.data import DataError, load_problem, read_table
+from tensorswitch.experiments.predictor import load_predictor
 
 METHODS = "linear,rr,ts-lrc"
 QUICK = ["--methods", METHODS, "--epochs", "2", "--width", "8"]
@@ -305,3 +306,99 @@ def test_folders_of_pictures(folder, monkeypatch, capsys):
         monkeypatch, capsys, "compare", "--data", data, "--out", "d"
     )
     assert not (folder / "d").exists()
+
+
+def test_ids_are_kept_as_they_are_and_may_be_features(folder):
+    parquet, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=60)
+    table = {"key": 12345678901234567 + np.arange(60), "a": a, "y": 2459000 + 10 * a}
+    parquet.write_table(pa.table(table), folder / "t.parquet")
+    run("train", "--data", "t.parquet", "--target", "y", "--id", "key", "--out", "m")
+    run("predict", "m", "t.parquet", "--out", "p.csv")
+    with open("p.csv", newline="") as file:
+        found = list(csv.DictReader(file))
+    assert [row["key"] for row in found] == [str(key) for key in table["key"]]
+    # Seven digits are before the point.
+    np.testing.assert_allclose([float(row["prediction"]) for row in found], table["y"], atol=2)
+    assert len({row["prediction"] for row in found}) > 50
+    assert "missing columns" not in run("predict", "m", "t.parquet", "--id", "a").output
+
+
+def test_classes_are_recognised_however_a_new_file_looks(folder):
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=90)
+    labels = np.array(["01", "02", "A"])[np.digitize(a, [-0.4, 0.4])]
+    data = write(folder / "t.csv", ["a", "y"], zip(a, labels, strict=True))
+    run("train", "--data", data, "--target", "y", "--method", "rr", "--out", "m")
+    few = [(x, label) for x, label in zip(a, labels, strict=True) if label != "A"]
+    printed = run("evaluate", "m", write(folder / "few.csv", ["a", "y"], few)).output
+    assert "does not know" not in printed
+    assert float(re.search(r"accuracy ([\d.]+) %", printed)[1]) > 60
+
+
+def test_arrays_with_labels_beside_them_are_predicted_whole(folder, monkeypatch, capsys):
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    np.save("x.npy", x)
+    np.save("y.npy", (x[:, 0] > 0).astype(int))
+    run("train", "--data", "x.npy", "--method", "rr", "--out", "m")
+    assert "40 rows of x.npy" in run("predict", "m", "x.npy", "--out", "p.csv").output
+    np.savez("b.npz", x=x, y=np.eye(2)[(x[:, 0] > 0).astype(int)])
+    printed = fails(monkeypatch, capsys, "evaluate", "m", "b.npz")
+    assert "b.npz: y has shape (40, 2), expected one label per row of x" in printed
+
+
+def test_a_folder_to_train_and_to_test_with_is_evaluated_on_its_test_pictures(folder):
+    for name in ("train", "test"):
+        pictures(folder / "pets" / name, 6)
+    run("train", "--data", "pets", "--method", "conv-rr", "--out", "m")
+    assert "12 pictures of pets/test: accuracy 100.00 %" in run("evaluate", "m", "pets").output
+
+
+def test_images_of_two_channels_have_a_report(folder):
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 255, (60, 2, 9, 7), dtype=np.uint8)
+    images[:30, 0] //= 4
+    np.savez("two.npz", x=images, y=np.arange(60) // 30)
+    run("compare", "--data", "two.npz", "--methods", "linear,rr", "--out", "c")
+    assert "image and contributions" in (folder / "c" / "report.html").read_text("utf-8")
+
+
+def test_an_interval_in_units_of_a_deviation_needs_the_deviation(folder):
+    run("train", "--data", houses(folder / "h.csv"), "--target", "price", "--out", "m")
+    predictor = load_predictor(folder / "m")
+    rows = read_table(folder / "h.csv", dict(predictor.encoder.kinds))
+    assert predictor.interval.scaled
+    assert predictor.predict(rows).low is not None
+    predictor.model.memory_gb = 1e-6  # too little for deviations
+    assert predictor.predict(rows).low is None
+
+
+def test_a_model_of_a_file_is_an_estimator(folder):
+    run("train", "--data", houses(folder / "h.csv"), "--target", "price", "--out", "m")
+    code = "from tensorswitch.estimators import load_estimator as load; print(load('m/MODEL'))"
+    command = [sys.executable, "-c", code.replace("MODEL", "model.safetensors")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("TSKernelRidgeRegressor")
+
+
+def test_a_config_has_the_names_of_the_options(folder):
+    houses(folder / "h.csv")
+    settings = ('data = "h.csv"', 'target = "sold"', 'id = "key"', 'method = "rr"', 'out = "m"')
+    (folder / "s.toml").write_text("\n".join(settings))
+    assert "m/model.safetensors" in run("train", "--config", "s.toml").output
+
+
+def test_a_column_may_have_the_name_of_a_number(folder, monkeypatch, capsys):
+    houses(folder / "h.csv")
+    printed = fails(monkeypatch, capsys, "run", "data=h.csv", "method=rr", "target=2020")
+    assert "h.csv has no target '2020'" in printed
+
+
+@pytest.mark.parametrize("option", ["--optimizer", "--patience", "--device"])
+def test_options_of_networks_are_refused_by_other_methods(folder, option):
+    data = houses(folder / "h.csv")
+    result = run("train", "--data", data, "--target", "price", option, "3", "--out", "m")
+    assert result.exit_code == 2
+    assert f"{option} is for networks that classify" in " ".join(result.output.split())
+    assert not (folder / "m").exists()

@@ -47,6 +47,17 @@ def probabilities(model, y):
 
 
 @pytest.mark.parametrize("name", MODELS)
+def test_the_module_shares_nothing_with_the_model(name):
+    X, y = table()
+    model = MODELS[name](X, y)
+    before = outputs(model, X)
+    with torch.no_grad():
+        for tensor in model.to_torch().state_dict().values():
+            tensor.zero_()
+    np.testing.assert_array_equal(outputs(model, X), before)
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_the_module_computes_the_outputs(name):
     X, y = table()
     model = MODELS[name](X, y)

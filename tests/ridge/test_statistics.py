@@ -9,6 +9,7 @@ from tensorswitch import algebra
 from tensorswitch.ridge import RidgeStatistics, mean_diagonal, solve_dual, solve_matrix_free
 from tensorswitch.ridge import statistics as statistics_module
 from tensorswitch.ridge._gram import unpack
+from tensorswitch.switches import Switch
 from tests.ridge.problems import problem, streaming
 
 
@@ -48,6 +49,20 @@ def test_order_of_batches_and_merges_do_not_matter():
     merged = parts[2].merge(parts[0]).merge(parts[3].merge(parts[1]))
     assert merged.rows == pytest.approx(float(weight.sum()))
     assert_close(merged.solve().weight, whole.weight)
+
+
+def test_statistics_of_a_switch_without_a_name_are_not_saved(tmp_path):
+    class Above(Switch):
+        def open(self, scores):
+            return scores > 1
+
+        def units(self, scores):
+            return scores.relu()
+
+    statistics = RidgeStatistics([torch.randn(8, 4)], 1, switch=Above())
+    with pytest.raises(TypeError, match="Above has no name, so what uses it cannot be saved"):
+        statistics.save(tmp_path / "sums")
+    assert not list(tmp_path.iterdir())
 
 
 def test_forgetting_weighs_old_rows_less():

@@ -111,9 +111,8 @@ def run_experiment(
         raise ValueError(
             f"settings must not be repeated; got {' '.join(name for name, _ in pairs)}"
         )
-    given = {
-        name: value if name in ("data", "method") else _toml_value(value) for name, value in pairs
-    }
+    texts = ("data", "method", "target")
+    given = {name: value if name in texts else _toml_value(value) for name, value in pairs}
     experiment = Experiment.from_settings(given)
     (record,) = _sweep([experiment], folder, 1, None, True, device)
     _report_failures([record])

@@ -29,6 +29,18 @@ from tensorswitch.cli._app import (
 from tensorswitch.data import Dataset, Problem, Table
 
 MODEL = "model.safetensors"
+OF_NETWORKS = (
+    "architecture",
+    "convolutions",
+    "optimizer",
+    "momentum",
+    "weight_decay",
+    "patience",
+    "device",
+    "precision",
+    "tensorboard",
+)
+ALIASES = {"out": "folder", "id": "id_column"}  # options whose parameters have other names
 
 
 def _from_toml(context: typer.Context, path: Path | None) -> Path | None:
@@ -45,11 +57,10 @@ def _from_toml(context: typer.Context, path: Path | None) -> Path | None:
     except (OSError, ValueError) as error:
         raise typer.BadParameter(f"{path} is not a valid TOML file: {error}") from None
     known = {p.name: p for p in context.command.params}
-    settings = {
-        {"out": "folder"}.get(key, key.replace("-", "_")): value for key, value in settings.items()
-    }
+    settings = {ALIASES.get(key, key.replace("-", "_")): value for key, value in settings.items()}
     if unknown := [key for key in settings if key not in known or key == "config"]:
-        names = ["out" if name == "folder" else name for name in known if name != "config"]
+        public = {name: option for option, name in ALIASES.items()}
+        names = [public.get(name, name) for name in known if name != "config"]
         raise typer.BadParameter(
             f"{path} has unknown settings {', '.join(unknown)}; expected some of {', '.join(names)}"
         )
@@ -59,6 +70,7 @@ def _from_toml(context: typer.Context, path: Path | None) -> Path | None:
 
 @app.command()
 def train(
+    context: typer.Context,
     data: Data = "digits",
     folder: Annotated[
         Path,
@@ -134,6 +146,7 @@ def train(
     }
     say_notes = [f"  {note}" for note in problem.notes]
     if problem.task == "regression" or method not in KINDS:
+        _check_given(context, method, problem.task)
         say("\n".join([describe_problem(problem), *say_notes]))
         _train_method(problem, folder, method, shape)
         return
@@ -142,6 +155,17 @@ def train(
     where = {"architecture": architecture, "device": device, "precision": precision}
     given = {k: v for k, v in shape.items() if v is not None}
     _train_network(problem.dataset(), folder, method, say_notes, {**given, **sgd, **rest, **where})
+
+
+def _check_given(context: typer.Context, method: str, task: str) -> None:
+    """Raise if an option was given that only networks for classification have."""
+    for name in OF_NETWORKS:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name in ("COMMANDLINE", "DEFAULT_MAP"):
+            raise typer.BadParameter(
+                f"--{name.replace('_', '-')} is for networks that classify and does not apply to "
+                f"{method} ({task})"
+            )
 
 
 def _train_method(problem: Problem, folder: Path, method: str, settings: dict[str, Any]) -> None:

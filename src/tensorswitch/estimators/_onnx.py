@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,7 @@ class OnnxMixin:
                 getattr(scale, "spread", None),
                 constant=getattr(scale, "constant", 0.0),
             )
-            network = [steps, model.network_]
+            network = [steps, copy.deepcopy(model.network_)]
             if targets is not None and targets.centre is not None:
                 network.append(_Unscaled(targets.centre, targets.spread))
             return nn.Sequential(*network).cpu().eval()

@@ -107,7 +107,7 @@ def load_estimator(path: str | Path) -> Any:
     ValueError
         If the file is damaged or does not contain an estimator.
     """
-    return load_estimator_with_notes(path)[0]
+    return _load(path)[0]
 
 
 def load_estimator_with_notes(path: str | Path) -> tuple[Any, dict[str, Any]]:
@@ -125,15 +125,24 @@ def load_estimator_with_notes(path: str | Path) -> tuple[Any, dict[str, Any]]:
     notes : dict
         The notes.
     """
+    return _load(path, with_notes=True)
+
+
+def _load(path: str | Path, with_notes: bool = False) -> tuple[Any, dict[str, Any]]:
+    """Read an estimator, and its notes only if they are asked for.
+
+    They may contain objects of modules that are not imported.
+    """
     tensors, header = read_tensors(path, FORMAT)
     try:
+        notes = header["notes"] if with_notes else {}
         kind = _known(header["class"])
         if kind is None:
             raise ValueError(f"there is no estimator {header['class']!r}")
         model: Any = object.__new__(kind)
         attributes = {k: _decode(v, tensors) for k, v in header["attributes"].items()}
         vars(model).update({**dict.fromkeys(DROPPED), **attributes})
-        return model, {k: _decode(v, tensors) for k, v in header["notes"].items()}
+        return model, {k: _decode(v, tensors) for k, v in notes.items()}
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, RecursionError) as error:
         raise ValueError(f"{path} does not contain a complete estimator: {error}") from error
 

@@ -180,6 +180,8 @@ class Experiment:
                 for i, v in enumerate(getattr(self, name))
             },
         )
+        if self.target is not None and not isinstance(self.target, str):
+            raise ValueError(f"target must be the name of a column as text, got {self.target!r}")
         check_number(momentum=self.momentum, weight_decay=self.weight_decay)
         for name in ("lr", "tol", "momentum", "weight_decay"):  # 1 and 1.0 must hash alike
             object.__setattr__(self, name, float(getattr(self, name)))

@@ -170,17 +170,21 @@ class MethodRecord:
         Returns
         -------
         float
-            The mean; NaN where it does not apply.
+            The mean of those splits where it is defined, as R² is not for equal targets; NaN if
+            there are none.
         """
-        values = [r.metrics.get(measure) for r in self.results]
-        known = [math.nan if v is None else v for v in values]
+        known = self._known(measure)
         return float(np.mean(known)) if known else math.nan
+
+    def _known(self, measure: str) -> list[float]:
+        values = (r.metrics.get(measure) for r in self.results)
+        return [v for v in values if v is not None and not math.isnan(v)]
 
     @property
     def spread(self) -> float:
         """Standard error of the error; NaN for one split of a regression."""
-        if len(self.results) > 1:
-            errors = [r.metrics["error"] for r in self.results]
+        errors = self._known("error")
+        if len(errors) > 1:
             return float(np.std(errors, ddof=1) / math.sqrt(len(errors)))
         if self.results and "confusion" in self.results[0].metrics:
             rows = int(np.sum(self.results[0].metrics["confusion"]))

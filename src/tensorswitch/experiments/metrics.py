@@ -122,4 +122,4 @@ def number(value: float) -> str:
     ('115,900', '0.01235', '1e+12')
     """
     short = f"{value:.4g}"
-    return f"{float(short):,.0f}" if 1e4 <= abs(value) < 1e9 else short
+    return f"{float(short):,.0f}" if 1e4 <= abs(float(short)) < 1e9 else short

@@ -167,7 +167,7 @@ def _explanations(
     chosen, importance = examples(predictor, problem, problem.splits()[0])
     names = feature_names(predictor)
     picture = (
-        (lambda: draw.importance_map(importance))
+        (lambda: draw.importance_map(importance, predictor.row_shape))
         if problem.is_image
         else (lambda: draw.importance_bars(importance.ravel(), names))
     )

@@ -225,13 +225,15 @@ def _bars(labels: list[str], values: np.ndarray, xlabel: str, width: float) -> F
     return figure
 
 
-def importance_map(importance: np.ndarray) -> Figure:
+def importance_map(importance: np.ndarray, shape: tuple[int, ...]) -> Figure:
     """Draw the mean absolute contribution of each pixel.
 
     Parameters
     ----------
     importance : ndarray of shape (channels, height, width) or (height, width, channels)
         Mean absolute contributions.
+    shape : tuple of int
+        Shape of an image: channels, height and width.
 
     Returns
     -------
@@ -242,7 +244,7 @@ def importance_map(importance: np.ndarray) -> Figure:
 
     figure = Figure(figsize=(3.2, 2.8), layout="constrained")
     axes = figure.subplots()
-    shown = axes.imshow(_flat(importance), cmap="viridis")
+    shown = axes.imshow(_flat(importance, shape), cmap="viridis")
     axes.set_axis_off()
     figure.colorbar(shown, ax=axes, shrink=0.8)
     return figure
@@ -267,12 +269,14 @@ def heat_maps(image: np.ndarray, maps: list[tuple[str, np.ndarray]]) -> Figure:
 
     figure = Figure(figsize=(1.7 * (1 + len(maps)), 1.95), layout="constrained")
     first, *others = figure.subplots(1, 1 + len(maps))
-    grey = image.shape[0] == 1
-    first.imshow(image[0] if grey else image.transpose(1, 2, 0), cmap="gray" if grey else None)
+    grey = image.shape[0] not in (3, 4)
+    shown = image.mean(0) if grey else image.transpose(1, 2, 0)
+    first.imshow(shown, cmap="gray" if grey else None)
     first.set_title("image", fontsize=9)
-    bound = max(float(np.abs(_flat(m)).max()) for _, m in maps) or 1.0
-    for axes, (title, shares) in zip(others, maps, strict=True):
-        axes.imshow(_flat(shares), cmap="RdBu_r", vmin=-bound, vmax=bound)
+    flat = [_flat(shares, image.shape) for _, shares in maps]
+    bound = max(float(np.abs(shares).max()) for shares in flat) or 1.0
+    for axes, (title, _), shares in zip(others, maps, flat, strict=True):
+        axes.imshow(shares, cmap="RdBu_r", vmin=-bound, vmax=bound)
         axes.set_title(_label(title, 18), fontsize=9)
     for axes in (first, *others):
         axes.set_axis_off()
@@ -304,11 +308,11 @@ def filters(images: np.ndarray) -> Figure:
     return figure
 
 
-def _flat(shares: np.ndarray) -> np.ndarray:
-    """Add up channels, first or last."""
+def _flat(shares: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Add up channels, which are first as in an image of this shape, or last."""
     if shares.ndim == 2:
         return shares
-    total: np.ndarray = shares.sum(0 if shares.shape[0] in (1, 3) else -1)
+    total: np.ndarray = shares.sum(0 if shares.shape == shape else -1)
     return total
 
 

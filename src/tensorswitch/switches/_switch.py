@@ -267,7 +267,17 @@ def switch_name(switch: Switch) -> str:
     -------
     str
         The name.
+
+    Raises
+    ------
+    TypeError
+        If it is another switch, which has no name.
     """
-    if isinstance(switch, Maxout):
+    if type(switch) is Maxout:
         return f"maxout:{switch.pieces}"
-    return "relu" if isinstance(switch, ReLU) else "none"
+    if type(switch) not in (ReLU, AllOpen):
+        raise TypeError(
+            f"{type(switch).__name__} has no name, so what uses it cannot be saved; "
+            "only ReLU, Maxout and AllOpen can"
+        )
+    return "relu" if type(switch) is ReLU else "none"
