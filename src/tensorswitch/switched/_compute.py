@@ -22,7 +22,7 @@ from tensorswitch._memory import empty
 from tensorswitch.switched._blocks import accumulator, cut, joined
 from tensorswitch.switched._dense import dense_backward, dense_forward
 from tensorswitch.switched._grouped import grouped_backward, grouped_forward
-from tensorswitch.switched._plans import NARROW_PAD_WORK, PAD_WORK, Plan, flipped_units, make_plan
+from tensorswitch.switched._plans import Plan, flipped_units, make_plan
 
 FEW_ROWS, LARGE = 256, 1 << 23  # rows and weights for which narrow types do not pay
 ROW_BLOCK = 8192  # rows per block, so that gathered copies stay in cache and buffers are reused
@@ -156,8 +156,7 @@ def _plans(
     plans = known.plans.get(key)
     if plans is None:
         routed = gates if known.flipped is None else gates ^ known.flipped
-        sizes = (n_in, n_out, NARROW_PAD_WORK if narrow else PAD_WORK)
-        plans = [make_plan(part, group, *sizes) for (part,) in cut(ROW_BLOCK, routed)]
+        plans = [make_plan(part, group, n_in, n_out, narrow) for (part,) in cut(ROW_BLOCK, routed)]
         known.plans[key] = plans
     return plans
 

@@ -22,7 +22,7 @@ def grouped_forward(
     y = torch.zeros(len(x), weight.shape[2], dtype=accumulator(x), device=x.device)
     x = _with_zero_row(x)
     for chunk in plan:
-        matrices = _pattern_weights(weight, group, chunk, signs, x.dtype)
+        matrices = _pattern_weights(weight, group, chunk, signs)
         inputs = _signed(_gather("inputs", x, chunk), group, chunk, signs)
         _scatter_add(y, _products(inputs, matrices, chunk), chunk)
     return y
@@ -48,8 +48,8 @@ def grouped_backward(
     for chunk in plan:
         errors = _signed(_gather("errors", delta, chunk), group, chunk, signs)
         if need_x:
-            matrices = _pattern_weights(weight, group, chunk, signs, delta.dtype)
-            _scatter_add(grad_x, _products(errors, matrices.transpose(1, 2), chunk), chunk)
+            matrices = _pattern_weights(weight, group, chunk, signs)
+            _scatter_add(grad_x, _products(errors, matrices, chunk, transposed=True), chunk)
         if grad_weight is not None:
             if done < chunk.units.start:
                 grad_weight[done : chunk.units.start] = 0  # units that are closed in all rows
@@ -90,19 +90,9 @@ def _scatter_add(y: Tensor, slots: Tensor, chunk: Chunk) -> None:
     )[0]
 
 
-def _pattern_weights(
-    weight: Tensor, group: int, chunk: Chunk, signs: Tensor | None, dtype: torch.dtype
-) -> Tensor:
+def _pattern_weights(weight: Tensor, group: int, chunk: Chunk, signs: Tensor | None) -> Tensor:
     """Return the sum of the weights of each pattern's open units, (segments, in, out)."""
-    matrices = _wide_pattern_weights(weight[chunk.units], group, chunk, signs)
-    if matrices.dtype == dtype:
-        return matrices
-    # Those of a chunk are converted in cache. All at once would be another pass over memory.
-    return workspace.empty("matrices", matrices.shape, matrices, dtype).copy_(matrices)
-
-
-def _wide_pattern_weights(weight: Tensor, group: int, chunk: Chunk, signs: Tensor | None) -> Tensor:
-    """Return these sums in the dtype of the weights."""
+    weight = weight[chunk.units]
     if group == 1:
         return weight
     units, n_in, n_out = weight.shape
@@ -143,17 +133,30 @@ def _pattern_gradients(
     grad_weight.copy_(per_unit.view(-1, n_in, n_out)[:units])
 
 
-def _products(a: Tensor, b: Tensor, chunk: Chunk) -> Tensor:
+def _products(a: Tensor, b: Tensor, chunk: Chunk, transposed: bool = False) -> Tensor:
     """Multiply the slots of each segment in ``a`` by the segment's matrix in ``b``."""
-    out = workspace.empty("products", (len(a), b.shape[2]), a)
+    out = workspace.empty("products", (len(a), b.shape[1 if transposed else 2]), a)
     if chunk.even:
         shape = (len(b), chunk.lengths[0], -1)
-        torch.bmm(a.view(shape), b, out=out.view(shape))
+        b = _narrowed(b, a.dtype)
+        torch.bmm(a.view(shape), b.mT if transposed else b, out=out.view(shape))
     else:
         rows = zip(a.split(chunk.lengths), b.unbind(), out.split(chunk.lengths), strict=True)
         for part, matrix, result in rows:
-            torch.mm(part, matrix, out=result)
+            if len(part):
+                matrix = _narrowed(matrix, a.dtype)
+                torch.mm(part, matrix.t() if transposed else matrix, out=result)
     return out
+
+
+def _narrowed(matrices: Tensor, dtype: torch.dtype) -> Tensor:
+    """Convert matrices just before they are multiplied, in cache.
+
+    To convert all weights at once would be another pass over memory.
+    """
+    if matrices.dtype == dtype:
+        return matrices
+    return workspace.empty("matrices", matrices.shape, matrices, dtype).copy_(matrices)
 
 
 def _outer_products(a: Tensor, b: Tensor, chunk: Chunk, out: Tensor) -> None:

@@ -76,7 +76,7 @@ def flipped_units(opened: Tensor, rows: int) -> tuple[Tensor | None, float, floa
     return flipped, (total - saved) / pairs, int(flipped.sum()) / len(counts)
 
 
-def make_plan(gates: Tensor, group: int, n_in: int, n_out: int, pad_work: float = PAD_WORK) -> Plan:
+def make_plan(gates: Tensor, group: int, n_in: int, n_out: int, narrow: bool = False) -> Plan:
     """Return the chunks for gates (rows, units) and matrices of ``n_in`` × ``n_out``."""
     rows, units = gates.shape
     if not rows or not units:
@@ -84,7 +84,7 @@ def make_plan(gates: Tensor, group: int, n_in: int, n_out: int, pad_work: float 
     opened = gates.view(torch.uint8).sum(0, dtype=torch.int32).tolist()
     if group == 1:
         chunks = [
-            _gather_chunk(gates[:, covered], covered, n_in, n_out, pad_work)
+            _gather_chunk(gates[:, covered], covered, n_in, n_out, narrow)
             for covered in _unit_slices(opened, n_in, n_out)
         ]
     else:
@@ -98,7 +98,7 @@ def make_plan(gates: Tensor, group: int, n_in: int, n_out: int, pad_work: float 
                 slice(s * group, min((s + step) * group, units)),
                 n_in,
                 n_out,
-                pad_work,
+                narrow,
             )
             for s in range(0, codes.shape[1], step)
         ]
@@ -161,34 +161,37 @@ def _chunk(
     rows: int,
     n_in: int,
     n_out: int,
-    pad_work: float,
+    narrow: bool,
 ) -> Chunk:
     lengths = counts.tolist()
     longest, total = max(lengths), len(row)
-    even = _pads_pay(longest, len(lengths), total, n_in, n_out, pad_work)
-    narrow: dict[str, Any] = {"dtype": torch.int32, "device": row.device}
+    # Separate products of narrow types leave out segments without rows, and their conversion.
+    alone = NARROW_PAD_WORK * sum(map(bool, lengths)) if narrow else PAD_WORK * len(lengths)
+    even = _pads_pay(longest, len(lengths), total, n_in, n_out, alone)
+    short: dict[str, Any] = {"dtype": torch.int32, "device": row.device}
     if even:
         bag = segment * longest + rank
-        index = torch.full((longest * len(lengths),), rows, **narrow)
+        index = torch.full((longest * len(lengths),), rows, **short)
         lengths = [longest] * len(lengths)
     else:
         bag = (counts.cumsum(0) - counts)[segment] + rank
-        index = torch.empty(total, **narrow)
+        index = torch.empty(total, **short)
     index.scatter_(0, bag, row.to(torch.int32))
-    offsets = torch.zeros(rows + 1, **narrow)
+    offsets = torch.zeros(rows + 1, **short)
     torch.cumsum(torch.bincount(row, minlength=rows), 0, out=offsets[1:])
     return Chunk(units, index, lengths, even, bag.to(torch.int32), offsets)
 
 
-def _pads_pay(
-    longest: int, segments: int, total: int, n_in: int, n_out: int, pad_work: float
-) -> bool:
-    """Return whether to pad the segments, with ``total`` rows in all, to the longest one."""
+def _pads_pay(longest: int, segments: int, total: int, n_in: int, n_out: int, alone: float) -> bool:
+    """Return whether to pad the segments, with ``total`` rows in all, to the longest one.
+
+    ``alone`` is the overhead of separate products.
+    """
     area, width = n_in * n_out, n_in + n_out
     padding = longest * segments - total
     work = padding * (area + PAD_MOVE * width)
     fits = 4 * width * longest * segments <= 2 * CHUNK_BYTES or padding <= PAD_SHARE * total
-    return fits and work <= PAD_SHARE * total * area + pad_work * segments
+    return fits and work <= PAD_SHARE * total * area + alone
 
 
 def pattern_codes(gates: Tensor, group: int) -> Tensor:
