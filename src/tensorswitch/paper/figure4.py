@@ -171,7 +171,7 @@ def _scatter(axes: Axes, both: list[Pair]) -> None:
         named.add(pair.data)
     for (x, y), label in labels.items():
         # On the other side if a symbol is in its place.
-        hidden = any(0 < a - x < 8 and abs(b - y) < 1 for a, b in labels)
+        hidden = any(0 < a - x < 8 and abs(b - y) < 0.5 for a, b in labels)
         place, side = ((-6, 5), "right") if hidden else ((6, 5), "left")
         axes.annotate(label, (x, y), place, textcoords="offset points", fontsize=8, ha=side)
     axes.set(xlabel="error after one pass, SS − TS (points)", ylabel="best error, SS − TS (points)")
