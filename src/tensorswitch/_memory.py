@@ -27,19 +27,12 @@ class _Workspace(threading.local):
         self.buffers: dict[tuple[str, torch.dtype], Tensor] = {}
         self.views: dict[tuple[str, torch.dtype], Tensor] = {}
 
-    def empty(
-        self,
-        name: str,
-        shape: tuple[int, ...],
-        like: Tensor,
-        dtype: torch.dtype | None = None,
-    ) -> Tensor:
+    def empty(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
         """Return an uninitialised tensor, valid until the thread's next call with ``name``."""
-        dtype = dtype or like.dtype
         size = math.prod(shape)
-        if not like.is_cpu or size * dtype.itemsize > LARGE:
-            return like.new_empty(shape, dtype=dtype)
-        key = (name, dtype)
+        if not like.is_cpu or size * like.element_size() > LARGE:
+            return like.new_empty(shape)
+        key = (name, like.dtype)
         view = self.views.get(key)
         if view is not None and view.shape == shape:
             return view
@@ -47,7 +40,7 @@ class _Workspace(threading.local):
         if buffer is None or len(buffer) < size:
             # A buffer created in inference mode could not be used outside it.
             with torch.inference_mode(False):
-                self.buffers[key] = buffer = torch.empty(size, dtype=dtype, device=like.device)
+                self.buffers[key] = buffer = torch.empty(size, dtype=like.dtype, device=like.device)
         with torch.inference_mode(False):
             self.views[key] = view = buffer[:size].view(shape)
         return view

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 
-from tensorswitch.data._text import FORMATS, best_conversion, converted, is_missing
+from tensorswitch.data._text import FORMATS, best_conversion, converted
+from tensorswitch.data.labels import number_name
 from tensorswitch.data.readers import DataError
 from tensorswitch.data.tables import Table
 
@@ -269,49 +269,6 @@ class TableEncoder:
             return cls(tuple(columns), {str(k): str(v) for k, v in content["left_out"].items()})
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not the description of a table's columns: {error!r}") from error
-
-
-def number_name(value: float) -> str:
-    """Return a number as it would be written, without a decimal point if it is whole.
-
-    Parameters
-    ----------
-    value : float
-        The number.
-
-    Returns
-    -------
-    str
-        The text.
-    """
-    return str(int(value)) if float(value).is_integer() else repr(float(value))
-
-
-def class_name(cell: str, known: Collection[str], written: str = "") -> str | None:
-    """Return the class that a cell of a table names.
-
-    Parameters
-    ----------
-    cell : str
-        The cell.
-    known : collection of str
-        Names of the classes.
-    written : str, optional
-        How numbers are written, if not in the usual way.
-
-    Returns
-    -------
-    str or None
-        One of the known names if the cell is one, or a number such as 1.0 where "1" is; otherwise
-        the cell. None if the value is missing.
-    """
-    cell = cell.strip()
-    if is_missing(cell):
-        return None
-    if cell in known:
-        return cell
-    number = converted([cell], written if FORMATS.get(written) == "number" else "number")
-    return cell if number is None else number_name(number[0])
 
 
 def _moments(values: np.ndarray) -> tuple[float, float] | None:

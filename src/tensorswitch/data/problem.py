@@ -12,7 +12,8 @@ import numpy as np
 
 from tensorswitch.data._held_out import held_out
 from tensorswitch.data.dataset import Dataset, Preparation
-from tensorswitch.data.encoder import TableEncoder, number_name
+from tensorswitch.data.encoder import TableEncoder
+from tensorswitch.data.labels import number_name
 from tensorswitch.data.readers import DataError
 from tensorswitch.data.tables import Table, read_table
 
@@ -366,8 +367,6 @@ def _target(
             f"{len(values)} rows, which are too many classes to learn"
         )
     codes = np.searchsorted(distinct, values).astype(np.int64)
-    if task:
-        return codes, tuple(map(number_name, distinct)), f"target {name!r}: {len(distinct)} classes"
-    hint = "(--task regression predicts the number)"
-    why = f"target {name!r}: {len(distinct)} whole numbers, so classification {hint}"
+    hint = "whole numbers, so classification (--task regression predicts the number)"
+    why = f"target {name!r}: {len(distinct)} {'classes' if task else hint}"
     return codes, tuple(map(number_name, distinct)), why

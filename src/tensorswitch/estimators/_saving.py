@@ -129,9 +129,9 @@ def load_estimator_with_notes(path: str | Path) -> tuple[Any, dict[str, Any]]:
 
 
 def _load(path: str | Path, with_notes: bool = False) -> tuple[Any, dict[str, Any]]:
-    """Read an estimator, and its notes only if they are asked for.
+    """Read an estimator, with its notes on request.
 
-    They may contain objects of modules that are not imported.
+    Notes may contain objects of modules that have not been imported.
     """
     tensors, header = read_tensors(path, FORMAT)
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensorswitch.data import Table
-from tensorswitch.data.encoder import number_name
+from tensorswitch.data.labels import number_name
 from tensorswitch.experiments.figures import BLUE, COLOURS, GREY, ORANGE, show_filter
 from tensorswitch.experiments.method_records import MethodRecord
 from tensorswitch.experiments.methods import COMPARED

@@ -21,7 +21,7 @@ from tensorswitch.data import (
     read_pictures,
     read_table,
 )
-from tensorswitch.data.encoder import class_name, number_name
+from tensorswitch.data.labels import class_name, number_name
 from tensorswitch.data.own import pictures_to_test
 from tensorswitch.data.readers import read_npy, read_npz
 from tensorswitch.experiments.predictions import Predictions
@@ -136,10 +136,10 @@ def _table_rows(
     asked = id_column or predictor.id_name
     target = predictor.target_name
     kinds = dict(encoder.kinds)
+    if asked:
+        kinds[asked] = "words" if asked in kinds else "text"
     regression = predictor.class_names is None
     kinds[target] = (predictor.target_written or "number") if regression else "text"
-    if asked:
-        kinds[asked] = "words" if asked in {c.name for c in encoder.columns} else "text"
     table = read_table(path, kinds)
     notes = list(table.notes)
     if id_column is not None:

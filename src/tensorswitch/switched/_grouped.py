@@ -138,25 +138,25 @@ def _products(a: Tensor, b: Tensor, chunk: Chunk, transposed: bool = False) -> T
     out = workspace.empty("products", (len(a), b.shape[1 if transposed else 2]), a)
     if chunk.even:
         shape = (len(b), chunk.lengths[0], -1)
-        b = _narrowed(b, a.dtype)
+        b = _narrowed(b, a)
         torch.bmm(a.view(shape), b.mT if transposed else b, out=out.view(shape))
     else:
         rows = zip(a.split(chunk.lengths), b.unbind(), out.split(chunk.lengths), strict=True)
         for part, matrix, result in rows:
             if len(part):
-                matrix = _narrowed(matrix, a.dtype)
+                matrix = _narrowed(matrix, a)
                 torch.mm(part, matrix.t() if transposed else matrix, out=result)
     return out
 
 
-def _narrowed(matrices: Tensor, dtype: torch.dtype) -> Tensor:
-    """Convert matrices just before they are multiplied, in cache.
+def _narrowed(matrices: Tensor, rows: Tensor) -> Tensor:
+    """Convert matrices to the dtype of the rows, just before they are multiplied, in cache.
 
     To convert all weights at once would be another pass over memory.
     """
-    if matrices.dtype == dtype:
+    if matrices.dtype == rows.dtype:
         return matrices
-    return workspace.empty("matrices", matrices.shape, matrices, dtype).copy_(matrices)
+    return workspace.empty("matrices", matrices.shape, rows).copy_(matrices)
 
 
 def _outer_products(a: Tensor, b: Tensor, chunk: Chunk, out: Tensor) -> None:
