@@ -402,3 +402,20 @@ def test_options_of_networks_are_refused_by_other_methods(folder, option):
     assert result.exit_code == 2
     assert f"{option} is for networks that classify" in " ".join(result.output.split())
     assert not (folder / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "unused"),
+    [
+        ("kernel-ridge", ("--epochs", "--width"), "--width, --epochs"),
+        ("rr", ("--depth", "--width"), "--depth"),
+        ("rr", ("--width",), ""),
+    ],
+)
+def test_options_that_a_method_does_not_use_are_named(folder, method, options, unused):
+    data = houses(folder / "h.csv")
+    given = [word for option in options for word in (option, "3")]
+    arguments = ["--data", data, "--target", "price", "--method", method, "--out", "m"]
+    lines = run("train", *arguments, *given).output.splitlines()
+    expected = [f"  not used by {method}: {unused}"] if unused else []
+    assert [line for line in lines if "not used by" in line] == expected

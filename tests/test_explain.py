@@ -192,6 +192,63 @@ def test_what_has_no_exact_explanation_is_named():
         explain(torch.nn.Identity(), torch.ones(2, 3, 4))
 
 
+SMOOTH = {
+    "gelu": lambda: torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.GELU()),
+    "softmax": lambda: torch.nn.Sequential(torch.nn.Linear(6, 3), torch.nn.Softmax(1)),
+    "layer norm": lambda: torch.nn.Sequential(torch.nn.LayerNorm(6), torch.nn.Linear(6, 3)),
+    "attention": lambda: torch.nn.Sequential(
+        torch.nn.Unflatten(1, (3, 2)),
+        torch.nn.TransformerEncoderLayer(2, 1, 4, activation="relu", batch_first=True),
+        torch.nn.Flatten(),
+    ),
+}
+
+
+@pytest.mark.parametrize("smooth", SMOOTH.values(), ids=SMOOTH.keys())
+def test_networks_that_are_not_affine_between_gates_are_refused(smooth):
+    with pytest.raises(TypeError, match="between its gates it is not affine"):
+        explain(smooth(), torch.randn(4, 6))
+
+
+AFFINE = {
+    "no gates": lambda: torch.nn.Linear(6, 3),
+    "no parameters": lambda: torch.nn.Flatten(),
+    "norm": lambda: torch.nn.Sequential(
+        torch.nn.BatchNorm1d(6), torch.nn.LeakyReLU(), torch.nn.Dropout()
+    ),
+    "limits": lambda: torch.nn.Sequential(torch.nn.Hardtanh(), torch.nn.Linear(6, 2)),
+    "pooling": lambda: torch.nn.Sequential(
+        torch.nn.Unflatten(1, (1, 6)), torch.nn.MaxPool1d(2), torch.nn.Flatten()
+    ),
+}
+
+
+@pytest.mark.parametrize("affine", AFFINE.values(), ids=AFFINE.keys())
+def test_networks_that_are_affine_between_gates_add_up(affine):
+    network, x = affine(), torch.randn(4, 6)
+    np.testing.assert_allclose(explain(network, x).outputs, network.eval()(x).detach(), atol=1e-5)
+    assert len(explain(network, x[:0]).outputs) == 0
+
+
+def test_functions_without_a_second_derivative_are_believed():
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, gradient):
+            return 2 * gradient
+
+    class Network(torch.nn.Module):
+        def forward(self, x):
+            return Doubled.apply(x.relu())
+
+    x = torch.randn(4, 6)
+    np.testing.assert_allclose(explain(Network(), x).outputs, 2 * x.relu(), atol=1e-6)
+
+
 def test_modes_of_the_parts_stay_and_rows_of_numpy_are_taken():
     network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.ReLU())
     network.train()

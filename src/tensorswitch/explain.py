@@ -21,10 +21,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 __all__ = ["Explanation", "explain", "nearest_patterns", "shared_patterns"]
 
 BLOCK = 1 << 27  # bytes of gates compared at a time
+CHECKED = 16  # rows for which a module's second derivatives are computed
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,8 @@ def explain(model: Any, X: Any) -> Explanation:
     Raises
     ------
     TypeError
-        If the model cannot be explained exactly.
+        If the model cannot be explained exactly, as its gradient changes between gates: GELU,
+        softmax, layer normalisation.
     """
     if isinstance(model, nn.Module):
         return _explain_module(model, X if isinstance(X, Tensor) else torch.as_tensor(X))
@@ -130,6 +133,8 @@ def _explain_module(module: nn.Module, x: Tensor) -> Explanation:
                     f"outputs of shape {tuple(outputs.shape)} cannot be explained; expected "
                     f"(rows, outputs) for inputs of shape {tuple(x.shape)}"
                 )
+            if len(x):
+                _check_affine_between_gates(module, x[:CHECKED])
             shares = [
                 torch.autograd.grad(column.sum(), inputs, retain_graph=True)[0] * inputs.detach()
                 for column in outputs.unbind(1)
@@ -140,6 +145,33 @@ def _explain_module(module: nn.Module, x: Tensor) -> Explanation:
     contributions = torch.stack(shares, dim=1)
     constant = outputs.detach() - contributions.flatten(2).sum(2)
     return Explanation(contributions.cpu().numpy(), constant.cpu().numpy())
+
+
+def _check_affine_between_gates(module: nn.Module, x: Tensor) -> None:
+    """Raise if second derivatives do not vanish.
+
+    The sum of the outputs of a softmax is constant, and ``∇²f(x) x`` vanishes for any homogeneous
+    function, so outputs and directions have different weights.
+    """
+    inputs = x.detach().clone().requires_grad_()
+    # Other kernels of attention can be differentiated only once.
+    with sdpa_kernel(SDPBackend.MATH):
+        outputs = module(inputs)
+    weights = torch.linspace(1, 2, outputs.shape[1]).to(outputs)
+    [slope] = torch.autograd.grad((outputs * weights).sum(), inputs, create_graph=True)
+    if not slope.requires_grad:
+        return
+    direction = torch.rand(x.shape, generator=torch.Generator().manual_seed(0)).to(x)
+    try:
+        [change] = torch.autograd.grad((slope * direction).sum(), inputs, allow_unused=True)
+    except RuntimeError:  # a custom function without a second derivative cannot be checked
+        return
+    if change is not None and (change * x).abs().max() > 1e-5 * slope.abs().max():
+        raise TypeError(
+            f"{type(module).__name__} has no exact explanation: between its gates it is not "
+            "affine, as with softmax, GELU or layer normalisation. Networks of linear layers, "
+            "ReLU, max pooling and TS layers are; of a classifier, explain the logits."
+        )
 
 
 def shared_patterns(gates: np.ndarray, others: np.ndarray) -> np.ndarray:

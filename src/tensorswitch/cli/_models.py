@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -147,6 +148,7 @@ def train(
     say_notes = [f"  {note}" for note in problem.notes]
     if problem.task == "regression" or method not in KINDS:
         _check_given(context, method, problem.task)
+        say_notes += _unused(context, method, shape)
         say("\n".join([describe_problem(problem), *say_notes]))
         _train_method(problem, folder, method, shape)
         return
@@ -159,13 +161,29 @@ def train(
 
 def _check_given(context: typer.Context, method: str, task: str) -> None:
     """Raise if an option was given that only networks for classification have."""
-    for name in OF_NETWORKS:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name in ("COMMANDLINE", "DEFAULT_MAP"):
-            raise typer.BadParameter(
-                f"--{name.replace('_', '-')} is for networks that classify and does not apply to "
-                f"{method} ({task})"
-            )
+    for name in _given(context, OF_NETWORKS):
+        raise typer.BadParameter(
+            f"{name} is for networks that classify and does not apply to {method} ({task})"
+        )
+
+
+def _unused(context: typer.Context, method: str, names: Iterable[str]) -> list[str]:
+    """Return a note if options were given that the method does not use."""
+    from tensorswitch.experiments.experiment import settings_of
+
+    used = settings_of(method)
+    given = _given(context, [name for name in names if used and name not in (*used, "seed")])
+    return [f"  not used by {method}: {', '.join(given)}"] if given else []
+
+
+def _given(context: typer.Context, names: Iterable[str]) -> list[str]:
+    """Return those options that are on the command line or in a file of settings."""
+    sources = {name: context.get_parameter_source(name) for name in names}
+    return [
+        f"--{name.replace('_', '-')}"
+        for name, source in sources.items()
+        if source is not None and source.name in ("COMMANDLINE", "DEFAULT_MAP")
+    ]
 
 
 def _train_method(problem: Problem, folder: Path, method: str, settings: dict[str, Any]) -> None:

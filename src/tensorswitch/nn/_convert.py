@@ -59,7 +59,8 @@ def convert(
     - ``Conv2d – [BatchNorm2d] – ReLU – [MaxPool2d] – [Dropout] – Conv2d``, and the same with
       ``Flatten – Linear`` at the end.
 
-    Batch normalisation becomes part of the weights, with its statistics of the training set, and
+    Batch normalisation becomes part of the weights, with its statistics of the training set
+    (``BatchNorm1d`` is taken to normalise the features of rows, not the steps of sequences), and
     dropout becomes dropout of gates. The gates of exact TS layers are fixed. The result computes
     what ``module`` computes in evaluation mode, up to rounding, and so do the gradients of its
     input.
