@@ -67,7 +67,7 @@ plt.show()
 
 # %%
 # Each layer of a TS network has many more weights than the ReLU layer with as many units, and
-# learns faster for it.
+# therefore learns faster.
 #
 # Convert
 # -------

@@ -60,9 +60,12 @@ print(f"Dask, six chunks: outputs differ by {far:.0e}")
 # torchrun
 # --------
 # Under ``torchrun`` each rank runs the same program on its share of the rows, and
-# ``model.all_reduce()`` adds the sums of all. This is ``examples/ranks.py``:
+# ``model.all_reduce()`` adds the sums of all. This is ``examples/ranks.py``, which has to be in the
+# current folder or in ``examples``:
 
-program = next(p for p in (Path("ranks.py"), Path("examples/ranks.py")) if p.exists())
+program = next((p for p in (Path("ranks.py"), Path("examples/ranks.py")) if p.exists()), None)
+if program is None:
+    sys.exit("ranks.py was not found; download it to this folder")
 command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 done = subprocess.run(
     [*command, str(program)],

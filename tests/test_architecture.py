@@ -1,6 +1,8 @@
 """Modules know only modules above them, and nothing private crosses a package."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,3 +102,14 @@ def test_the_core_knows_nothing_of_estimators_files_or_the_terminal(path):
 
 def test_every_module_has_a_layer():
     assert {layer(module_of(path)) for path in SOURCES} - {None} <= {*LAYERS}
+
+
+def test_packages_are_attributes_once_the_library_is_imported():
+    public = {layer for layer in LAYERS if not layer.startswith("_")} - {"cli"}
+    code = "import sys, tensorswitch\nassert 'sklearn' not in sys.modules\n" + "\n".join(
+        f"assert tensorswitch.{name}.__name__ == 'tensorswitch.{name}'" for name in sorted(public)
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert public <= set(dir(tensorswitch))
+    with pytest.raises(AttributeError, match="has no attribute 'estimator'"):
+        _ = tensorswitch.estimator

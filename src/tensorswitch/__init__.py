@@ -10,7 +10,9 @@ References
 Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087.
 """
 
+from importlib import import_module
 from importlib.metadata import version
+from types import ModuleType
 
 from tensorswitch import algebra, inverted, kernels, nn, ridge, switches
 from tensorswitch.nn import (
@@ -42,3 +44,27 @@ __all__ = [
     "switched_linear",
     "switches",
 ]
+# Imported when they are first used, as they need scikit-learn or take their time.
+_LAZY = (
+    "data",
+    "estimators",
+    "experiments",
+    "explain",
+    "features",
+    "history",
+    "kernel_ridge",
+    "models",
+    "paper",
+    "teach",
+    "training",
+)
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in _LAZY:
+        return import_module(f"tensorswitch.{name}")
+    raise AttributeError(f"module 'tensorswitch' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

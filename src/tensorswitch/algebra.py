@@ -85,6 +85,8 @@ def expand(z: Tensor, w: Tensor, x: Tensor | None = None) -> Tensor:
 
     Examples
     --------
+    >>> import torch
+    >>> from tensorswitch.algebra import expand
     >>> expand(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
     tensor([[[1., 2.],
              [0., 0.]]])

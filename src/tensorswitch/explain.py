@@ -2,7 +2,7 @@
 
 Once its gates are known, a TS or ReLU network is affine in its input,
 
-    y = W_eff(x) x + b(x),        W_eff(x) = Σ_j h_j(x) V_j        (one layer)
+    y = W_eff(x) x + b(x),        W_eff(x) = Σ_j h_j(x) V_jᵀ        (one layer)
 
 so ``W_eff(x)_oi x_i`` is the share of feature i in output o, and the shares and the constant b add
 up to the output: nothing is approximated, and nothing is sampled. A kernel machine whose kernel is
@@ -44,6 +44,7 @@ class Explanation:
     --------
     >>> import torch
     >>> from tensorswitch import SwitchedLinear
+    >>> from tensorswitch.explain import explain
     >>> layer, x = SwitchedLinear(3, 8, 2), torch.randn(4, 3)
     >>> explanation = explain(layer, x)
     >>> explanation.contributions.shape
@@ -191,6 +192,8 @@ def shared_patterns(gates: np.ndarray, others: np.ndarray) -> np.ndarray:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from tensorswitch.explain import shared_patterns
     >>> shared_patterns(np.array([[True, False]]), np.array([[True, False], [True, True]]))
     array([1])
     """
@@ -224,6 +227,8 @@ def nearest_patterns(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from tensorswitch.explain import nearest_patterns
     >>> known = np.array([[True, True, True, True], [False, False, False, True]])
     >>> nearest_patterns(np.array([[True, True, True, False]]), known, count=1)
     (array([[0]]), array([[0.75]]))

@@ -27,6 +27,7 @@ def percent(error: float) -> str:
 
     Examples
     --------
+    >>> from tensorswitch.history import percent
     >>> percent(0.1234)
     '12.34'
     """
@@ -83,6 +84,7 @@ class History:
 
     Examples
     --------
+    >>> from tensorswitch.history import Epoch, History
     >>> history = History([Epoch(1, 2.0, 0.9, 0.3), Epoch(2, 2.0, 0.5, 0.1)])
     >>> history.best.epoch
     2

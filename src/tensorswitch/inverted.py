@@ -78,7 +78,9 @@ def with_pseudo_gradients(
 
     Examples
     --------
+    >>> import torch
     >>> from tensorswitch import switched_linear
+    >>> from tensorswitch.inverted import with_pseudo_gradients
     >>> x, weight = torch.tensor([[1.0, 2.0]]), torch.ones(1, 2, 1)
     >>> gate_weight = torch.tensor([[1.0, 0.0]], requires_grad=True)
     >>> scores = x @ gate_weight.T

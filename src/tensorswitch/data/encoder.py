@@ -94,6 +94,7 @@ class TableEncoder:
     Examples
     --------
     >>> import numpy as np
+    >>> from tensorswitch.data import TableEncoder
     >>> from tensorswitch.data.tables import Table
     >>> colour = np.array(["red", "blue", None, "red"], dtype=object)
     >>> table = Table("mine", {"size": np.array([1.0, 2.0, np.nan, 4.0]), "colour": colour})

@@ -43,6 +43,7 @@ class Table:
     --------
     >>> import tempfile
     >>> from pathlib import Path
+    >>> from tensorswitch.data import read_table
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "a.csv"
     ...     _ = path.write_text("size,colour,day\n1.5,red,2024-05-31\n,blue,2024-06-01\n")

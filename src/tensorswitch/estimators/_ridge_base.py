@@ -210,7 +210,7 @@ class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[mis
         if self._problem is None and self.solver_ in ("streaming", "dual"):
             raise ValueError(
                 "the model was loaded from a file, which has no sums of its rows, so it cannot be "
-                "updated; fit it again, and keep the sums with RidgeStatistics.save"
+                "updated; fit it again"
             )
         if self._problem is None:
             raise ValueError(message)

@@ -46,7 +46,9 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         W, c = argmin Σ ‖Wᵀ φ + c − t‖² + λ ‖W‖²,        φ = sign(f) |f|^power
         f_wj = mean_{u ∈ w} h_j(u) c_j(u)
 
-    Bytes (uint8) are divided by 255, and other types are taken as they are. Whitened patches are
+    ``X`` of all methods contains images, of shape (n, height, width) or (n, height, width,
+    channels), or rows of pixels with ``image_shape``; it cannot be sparse. Bytes (uint8) are
+    divided by 255, and other types are taken as they are. Whitened patches are
     copied by gates, which are open for a fixed share of them, to the windows of a grid, and
     averaged there. Whitening, gates and thresholds are learned without labels from a sample of the
     images; patch sizes, windows and mirror images are chosen by left-out error. The readout is

@@ -35,10 +35,11 @@ class TSKernelRidgeClassifier(ClassifierMixin, TSKernelRidgeBase):  # type: igno
     alpha : float or "auto", default="auto"
         The penalty λ, in multiples of the mean diagonal of the centred kernel matrix.
     scaling : {"auto", "standard", "common", "robust", "ramps"}, default="auto"
-        Columns divided by their standard deviations, all by one number (for pixels and principal
-        components), or by the distances of their quartiles with the ends bent inwards, joined by
-        their ranks; or ramps between quantiles in place of each column, which suit targets that
-        change at thresholds ("auto" tries them with up to 256 columns).
+        "standard" divides columns by their standard deviations; "common" divides all by one number
+        (for pixels and principal components); "robust" divides them by the distances of their
+        quartiles, compresses large values, and adds the ranks as further columns; "ramps" replaces
+        each column by ramps between its quantiles, which suit targets that change at thresholds.
+        "auto" tries all, ramps with up to 256 columns.
     bias : float or "auto", default="auto"
         The constant column, where rows have a mean squared length of 1; by default 1 and 3 are
         tried.
@@ -51,7 +52,7 @@ class TSKernelRidgeClassifier(ClassifierMixin, TSKernelRidgeBase):  # type: igno
         it, and beyond 10,000 rows, settings are chosen on a sample and the system is solved by
         conjugate gradients on tiles.
     random_state : int or RandomState, default=0
-        Of the sample on which candidates are tried.
+        Seed of the sample on which candidates are tried.
     verbose : bool, default=False
         Show progress.
 
@@ -165,7 +166,9 @@ class TSKernelRidgeClassifier(ClassifierMixin, TSKernelRidgeBase):  # type: igno
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Return the logarithms of the odds.
+        """Return outputs whose softmax is ``predict_proba``.
+
+        For two classes it is the logarithm of the odds of the second.
 
         Parameters
         ----------
@@ -239,7 +242,7 @@ class TSKernelRidgeRegressor(MultiOutputMixin, RegressorMixin, TSKernelRidgeBase
     memory_gb : float, optional
         As in :class:`TSKernelRidgeClassifier`.
     random_state : int or RandomState, default=0
-        Of the sample on which candidates are tried.
+        Seed of the sample on which candidates are tried.
     verbose : bool, default=False
         Show progress.
 

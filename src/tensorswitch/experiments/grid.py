@@ -39,6 +39,7 @@ def experiments_from_toml(path: Path) -> list[Experiment]:
     --------
     >>> import tempfile
     >>> from pathlib import Path
+    >>> from tensorswitch.experiments import experiments_from_toml
     >>> text = '''
     ... data = "digits"
     ... [[grid]]

@@ -41,6 +41,8 @@ def classification_metrics(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from tensorswitch.experiments.metrics import classification_metrics
     >>> found = classification_metrics(np.array([0, 0, 1]), np.array([0, 1, 1]), None, 2)
     >>> round(found["accuracy"], 3), found["balanced_accuracy"], found["confusion"]
     (0.667, 0.75, [[1, 1], [0, 1]])
@@ -88,6 +90,8 @@ def regression_metrics(truth: np.ndarray, predicted: np.ndarray) -> dict[str, An
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from tensorswitch.experiments.metrics import regression_metrics
     >>> found = regression_metrics(np.array([0.0, 1.0, 2.0]), np.array([0.0, 1.0, 1.0]))
     >>> found["r2"], round(found["rmse"], 3), round(found["mae"], 3)
     (0.5, 0.577, 0.333)
@@ -118,6 +122,7 @@ def number(value: float) -> str:
 
     Examples
     --------
+    >>> from tensorswitch.experiments.metrics import number
     >>> number(115912.3), number(0.0123456), number(1e12)
     ('115,900', '0.01235', '1e+12')
     """

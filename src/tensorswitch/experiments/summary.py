@@ -78,6 +78,7 @@ def seconds(value: float) -> str:
 
     Examples
     --------
+    >>> from tensorswitch.experiments.summary import seconds
     >>> seconds(0.0312), seconds(1.24), seconds(123.4)
     ('0.03', '1.2', '123')
     """

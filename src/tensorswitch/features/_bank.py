@@ -34,6 +34,7 @@ class PatchBank2d(nn.Module):
 
     Examples
     --------
+    >>> import torch
     >>> from tensorswitch.features import learn_patch_bank
     >>> images = torch.rand(50, 1, 12, 12, generator=torch.Generator().manual_seed(0))
     >>> bank = learn_patch_bank(images, features=400, sizes=(3, 5))

@@ -37,6 +37,7 @@ def default_patch_sizes(height: int, width: int, scale: str = "small") -> tuple[
 
     Examples
     --------
+    >>> from tensorswitch.features import default_patch_sizes
     >>> default_patch_sizes(32, 32), default_patch_sizes(28, 28, "large")
     ((4, 6, 10), (7, 11, 14))
     """

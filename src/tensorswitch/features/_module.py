@@ -63,6 +63,7 @@ class PatchFeatures2d(nn.Module):
 
     Examples
     --------
+    >>> import torch
     >>> from tensorswitch.features import learn_patch_features
     >>> images = torch.rand(50, 1, 12, 12, generator=torch.Generator().manual_seed(0))
     >>> features = learn_patch_features(images, gates=16, size=4)
@@ -393,6 +394,7 @@ def channels_first(shape: tuple[int, ...]) -> bool:
 
     Examples
     --------
+    >>> from tensorswitch.features import channels_first
     >>> channels_first((100, 3, 32, 32)), channels_first((100, 32, 32, 3))
     (True, False)
     """

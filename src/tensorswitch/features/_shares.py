@@ -36,6 +36,7 @@ def pixel_shares(bank: PatchBank2d, images: Tensor, weight: Tensor) -> Tensor:
 
     Examples
     --------
+    >>> import torch
     >>> from tensorswitch.features import learn_patch_bank, pixel_shares
     >>> images = torch.rand(20, 1, 12, 12, generator=torch.Generator().manual_seed(0))
     >>> bank = learn_patch_bank(images, features=100)

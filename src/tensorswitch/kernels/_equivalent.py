@@ -37,7 +37,8 @@ def ss_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: boo
     Parameters
     ----------
     X : array of shape (rows, features)
-        NumPy array or torch tensor of float32 or float64.
+        NumPy array, SciPy sparse matrix or torch tensor, of float32 or float64. Integers are taken
+        as float64, narrower types as float32.
     Y : array of shape (other rows, features), optional
         By default ``X``; the result is then exactly symmetric.
     depth : int, default=1
@@ -58,6 +59,8 @@ def ss_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: boo
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from tensorswitch.kernels import ss_kernel
     >>> ss_kernel(np.eye(2)).round(4)
     array([[1.    , 0.3183],
            [0.3183, 1.    ]])
@@ -71,7 +74,8 @@ def ts_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: boo
     Parameters
     ----------
     X : array of shape (rows, features)
-        NumPy array or torch tensor of float32 or float64.
+        NumPy array, SciPy sparse matrix or torch tensor, of float32 or float64. Integers are taken
+        as float64, narrower types as float32.
     Y : array of shape (other rows, features), optional
         By default ``X``; the result is then exactly symmetric.
     depth : int, default=1
@@ -90,6 +94,8 @@ def ts_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: boo
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from tensorswitch.kernels import ts_kernel
     >>> ts_kernel(np.array([[1.0, 0.0], [1.0, 1.0]])).round(4)
     array([[1.  , 0.75],
            [0.75, 2.  ]])
@@ -108,7 +114,8 @@ def ntk_kernel(
     Parameters
     ----------
     X : array of shape (rows, features)
-        NumPy array or torch tensor of float32 or float64.
+        NumPy array, SciPy sparse matrix or torch tensor, of float32 or float64. Integers are taken
+        as float64, narrower types as float32.
     Y : array of shape (other rows, features), optional
         By default ``X``; the result is then exactly symmetric.
     depth : int, default=1
@@ -127,6 +134,8 @@ def ntk_kernel(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from tensorswitch.kernels import ntk_kernel
     >>> ntk_kernel(np.eye(2)).round(4)
     array([[2.    , 0.3183],
            [0.3183, 2.    ]])
@@ -148,7 +157,8 @@ def equivalent_kernels(
     Parameters
     ----------
     X : array of shape (rows, features)
-        NumPy array or torch tensor of float32 or float64.
+        NumPy array, SciPy sparse matrix or torch tensor, of float32 or float64. Integers are taken
+        as float64, narrower types as float32.
     Y : array of shape (other rows, features), optional
         By default ``X``; the results are then exactly symmetric.
     depths : iterable of int, default=(1,)
@@ -179,6 +189,8 @@ def equivalent_kernels(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from tensorswitch.kernels import equivalent_kernels
     >>> kernels = equivalent_kernels(np.eye(2), kinds=["ss", "ntk"], depths=[1, 2])
     >>> sorted(kernels)
     [('ntk', 1), ('ntk', 2), ('ss', 1), ('ss', 2)]
@@ -224,7 +236,8 @@ def finite_kernel(network: TensorSwitching, X: Array, Y: Array | None = None) ->
     network : TensorSwitching
         Network whose gates define the kernel.
     X : array of shape (rows, features)
-        NumPy array or torch tensor of float32 or float64.
+        NumPy array, SciPy sparse matrix or torch tensor, of float32 or float64. Integers are taken
+        as float64, narrower types as float32.
     Y : array of shape (other rows, features), optional
         By default ``X``.
 
@@ -239,7 +252,9 @@ def finite_kernel(network: TensorSwitching, X: Array, Y: Array | None = None) ->
 
     Examples
     --------
+    >>> import torch
     >>> from tensorswitch import TensorSwitching
+    >>> from tensorswitch.kernels import finite_kernel
     >>> finite_kernel(TensorSwitching(2, (64,), 1), torch.randn(3, 2)).shape
     torch.Size([3, 3])
     """

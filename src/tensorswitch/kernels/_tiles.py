@@ -167,6 +167,8 @@ def kernel_product(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from tensorswitch.kernels import kernel_product
     >>> kernel_product(np.eye(2), np.ones((2, 1)))
     array([[1.],
            [1.]])

@@ -68,7 +68,8 @@ def load_model(path: str | Path) -> Network:
     Examples
     --------
     >>> import tempfile
-    >>> from tensorswitch.models import mlp
+    >>> import torch
+    >>> from tensorswitch.models import load_model, mlp, save_model
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_model(mlp(4, 2, depth=1, width=3), f"{folder}/model.safetensors")
     ...     network = load_model(f"{folder}/model.safetensors")

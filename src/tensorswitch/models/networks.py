@@ -100,6 +100,7 @@ def mlp(
     Examples
     --------
     >>> import torch
+    >>> from tensorswitch.models import mlp
     >>> mlp(64, 10, kind="ss", depth=2, width=32)(torch.zeros(3, 64)).shape
     torch.Size([3, 10])
     """
@@ -182,6 +183,7 @@ def cnn(
     Examples
     --------
     >>> import torch
+    >>> from tensorswitch.models import cnn
     >>> cnn(1, 32, 10, channels=(4, 4), width=16)(torch.zeros(3, 1, 32, 32)).shape
     torch.Size([3, 10])
     """
@@ -260,6 +262,7 @@ def build(description: dict[str, Any]) -> Network:
 
     Examples
     --------
+    >>> from tensorswitch.models import build
     >>> network = build({"architecture": "mlp", "in_features": 4, "out_features": 2, "width": 3})
     >>> network.description["kind"]
     'ts-lrc'

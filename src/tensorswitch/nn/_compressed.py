@@ -14,12 +14,12 @@ from tensorswitch.switched import switched_linear
 class CompressedSwitching(JointSwitching):
     """Apply ``y = output(relu(hidden(x))) + Q Σ_j h_j C_jᵀ (P x)`` with ``h = H(hidden(x))``.
 
-    The TS layer that computes the same as a ReLU layer with n units has n times as many weights.
-    This one keeps the ReLU layer, as :class:`JointSwitching` does, and adds a TS layer between a
-    projection ``P`` of the input to ``rank`` features and a projection ``Q`` back: ``n · rank²``
-    weights. ``C`` starts at zero, so that the layer starts as the ReLU layer it was built from. The
-    gradient of ``hidden`` is that of the ReLU layer; it does not pass through the gates of the
-    added term.
+    The TS layer that computes the same as a ReLU layer has as many weights as the readout, times
+    the number of inputs. This one keeps the ReLU layer, as :class:`JointSwitching` does, and adds a
+    TS layer between a projection ``P`` of the input to ``rank`` features and a projection ``Q``
+    back: ``n · rank²`` weights for n units. ``C`` starts at zero, so that the layer starts as the
+    ReLU layer it was built from. The gradient of ``hidden`` is that of the ReLU layer; it does not
+    pass through the gates of the added term.
 
     Parameters
     ----------
@@ -51,6 +51,8 @@ class CompressedSwitching(JointSwitching):
     Examples
     --------
     >>> import torch
+    >>> from torch import nn
+    >>> from tensorswitch import CompressedSwitching
     >>> hidden, output = nn.Linear(5, 8), nn.Linear(8, 3)
     >>> x = torch.randn(2, 5)
     >>> layer = CompressedSwitching(hidden, output, rank=2)

@@ -76,6 +76,8 @@ class SwitchedConv2d(OneLayer):
 
     Examples
     --------
+    >>> import torch
+    >>> from tensorswitch import SwitchedConv2d
     >>> layer = SwitchedConv2d(3, 16, 8, kernel_size=3, padding=1, pool=2)
     >>> layer(torch.randn(4, 3, 32, 32)).shape
     torch.Size([4, 8, 16, 16])
@@ -246,6 +248,9 @@ class SwitchedConv2d(OneLayer):
 
         Examples
         --------
+        >>> import torch
+        >>> from torch import nn
+        >>> from tensorswitch import SwitchedConv2d
         >>> hidden, output = nn.Conv2d(2, 4, 3), nn.Conv2d(4, 3, 1)
         >>> x = torch.randn(1, 2, 6, 6)
         >>> layer = SwitchedConv2d.from_relu(hidden, output)

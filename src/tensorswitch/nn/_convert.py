@@ -90,6 +90,9 @@ def convert(
 
     Examples
     --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from tensorswitch import convert
     >>> network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
     >>> converted = convert(network)
     >>> x = torch.randn(5, 4)

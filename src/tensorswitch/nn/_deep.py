@@ -67,6 +67,8 @@ class TensorSwitching(Switching):
 
     Examples
     --------
+    >>> import torch
+    >>> from tensorswitch import TensorSwitching
     >>> network = TensorSwitching(20, (16, 8), 10)
     >>> network(torch.randn(4, 20)).shape
     torch.Size([4, 10])
@@ -201,6 +203,9 @@ class TensorSwitching(Switching):
 
         Examples
         --------
+        >>> import torch
+        >>> from torch import nn
+        >>> from tensorswitch import TensorSwitching
         >>> first, second, output = nn.Linear(5, 4), nn.Linear(4, 3), nn.Linear(3, 2)
         >>> x = torch.randn(2, 5)
         >>> network = TensorSwitching.from_relu(first, second, output)

@@ -47,6 +47,8 @@ class JointSwitching(nn.Module):
     Examples
     --------
     >>> import torch
+    >>> from torch import nn
+    >>> from tensorswitch import JointSwitching
     >>> hidden, output = nn.Linear(5, 8), nn.Linear(8, 3)
     >>> x = torch.randn(2, 5)
     >>> layer = JointSwitching(hidden, output)

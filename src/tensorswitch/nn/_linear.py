@@ -65,6 +65,8 @@ class SwitchedLinear(OneLayer):
 
     Examples
     --------
+    >>> import torch
+    >>> from tensorswitch import SwitchedLinear
     >>> layer = SwitchedLinear(20, 64, 10, learn_gates="ibp")
     >>> layer(torch.randn(8, 20)).shape
     torch.Size([8, 10])
@@ -172,6 +174,9 @@ class SwitchedLinear(OneLayer):
 
         Examples
         --------
+        >>> import torch
+        >>> from torch import nn
+        >>> from tensorswitch import SwitchedLinear
         >>> hidden, output = nn.Linear(5, 4), nn.Linear(4, 3)
         >>> x = torch.randn(2, 5)
         >>> layer = SwitchedLinear.from_relu(hidden, output)

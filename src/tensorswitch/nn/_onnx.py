@@ -38,6 +38,9 @@ def to_onnx(module: nn.Module, path: str | Path, example: Tensor) -> None:
 
     Examples
     --------
+    >>> import torch
+    >>> from tensorswitch import SwitchedLinear
+    >>> from tensorswitch.nn import to_onnx
     >>> to_onnx(SwitchedLinear(4, 8, 2), "layer.onnx", torch.randn(2, 4))  # doctest: +SKIP
     """
     missing = [p for p in ("onnx", "onnxscript") if importlib.util.find_spec(p) is None]

@@ -15,8 +15,8 @@ There are three solvers, which compute the same solution:
 memory, and :func:`solve` runs it. With ``alpha="mean"`` λ is the mean of the diagonal of ``C``, as
 in the paper [1]_. Given several values, the dual solver selects the one with the lowest exact
 leave-one-out error, the others the one with the lowest exact cross-validation error; generalised
-cross-validation (GCV) [2]_ is available on request. With ``fit_intercept=True`` there is an
-intercept that is not penalised.
+cross-validation (GCV) [2]_ is used on request, and by :class:`RidgeStatistics` without folds. With
+``fit_intercept=True`` there is an intercept that is not penalised.
 
 In place of gate weights, all solvers accept the gates themselves, as a boolean tensor or as
 :class:`~tensorswitch.Routes` that copy one input row to each row of the targets. The streaming

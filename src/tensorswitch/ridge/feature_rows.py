@@ -109,8 +109,8 @@ class FeatureRows:
         sample_weight : Tensor of shape (rows,), optional
             Their weights, 1 by default.
         hashes : Tensor of int64 of shape (rows,), optional
-            Of :func:`tensorswitch.ridge.rows.row_hashes`; rows of equal hashes are left out
-            together when λ is chosen. By default each row by itself.
+            Hashes from :func:`tensorswitch.ridge.rows.row_hashes`; rows of equal hashes are left
+            out together when λ is chosen. By default each row by itself.
 
         Returns
         -------

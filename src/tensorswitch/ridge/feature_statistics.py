@@ -25,8 +25,8 @@ class FeatureStatistics(RidgeStatistics):
 
     Features of any kind (embeddings, random kernels, patch features) are the TS representation of
     a single unit that is always open. Only half of the symmetric products is computed and stored,
-    in panels whose size no LAPACK limit concerns. Statistics of different rows can be merged, and
-    rows can be removed.
+    in panels small enough for the 32-bit indices of LAPACK. Statistics of different rows can be
+    merged, and rows can be removed.
 
     Parameters
     ----------

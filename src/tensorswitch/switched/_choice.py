@@ -54,7 +54,9 @@ def strategy_by(method: str) -> Iterator[None]:
 
     Examples
     --------
+    >>> import torch
     >>> from tensorswitch import switched_linear
+    >>> from tensorswitch.switched import strategy_by
     >>> with strategy_by("rule"):
     ...     y = switched_linear(torch.ones(2, 3), torch.ones(2, 4) > 0, torch.ones(4, 3, 5))
     """
@@ -75,6 +77,7 @@ def strategy_method() -> str:
 
     Examples
     --------
+    >>> from tensorswitch.switched import strategy_by, strategy_method
     >>> with strategy_by("rule"):
     ...     strategy_method()
     'rule'

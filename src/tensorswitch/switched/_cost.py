@@ -57,6 +57,7 @@ def choose_group(
 
     Examples
     --------
+    >>> from tensorswitch.switched import choose_group
     >>> choose_group(rows=16, in_features=8, gates=8, out_features=8, open_fraction=0.5)
     0
     """

@@ -76,6 +76,8 @@ def switched_linear(
 
     Examples
     --------
+    >>> import torch
+    >>> from tensorswitch import switched_linear
     >>> x, gates = torch.tensor([[1.0, 2.0]]), torch.tensor([[True, False, True]])
     >>> switched_linear(x, gates, torch.ones(3, 2, 1))
     tensor([[6.]])
@@ -133,6 +135,8 @@ def switched_outer(x: Tensor, gates: Tensor, errors: Tensor, *, group: int | Non
 
     Examples
     --------
+    >>> import torch
+    >>> from tensorswitch.switched import switched_outer
     >>> x, gates = torch.tensor([[1.0, 2.0]]), torch.tensor([[True, False]])
     >>> switched_outer(x, gates, torch.tensor([[3.0]]))[:, :, 0]
     tensor([[3., 6.],

@@ -46,6 +46,8 @@ def draw_gates(
 
     Examples
     --------
+    >>> import torch
+    >>> from tensorswitch.ridge import draw_gates
     >>> [w.shape for w in draw_gates(5, (4, 3), torch.Generator().manual_seed(0))]
     [torch.Size([4, 5]), torch.Size([3, 4])]
     """
@@ -108,6 +110,8 @@ def combine_gates(gates: Sequence[Tensor]) -> Tensor:
 
     Examples
     --------
+    >>> import torch
+    >>> from tensorswitch.switches import combine_gates
     >>> first, second = torch.tensor([[True, False]]), torch.tensor([[False, True]])
     >>> combine_gates([first, second])
     tensor([[False, False,  True, False]])

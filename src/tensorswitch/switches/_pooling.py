@@ -31,6 +31,8 @@ class MaxPool2d:
 
     Examples
     --------
+    >>> import torch
+    >>> from tensorswitch.switches import MaxPool2d
     >>> routes = MaxPool2d(2)(torch.tensor([[[[0.0, 1.0], [3.0, 2.0]]]]))
     >>> routes.gates[:, 0], routes.target
     (tensor([False, False,  True, False]), tensor([0, 0, 0, 0]))

@@ -38,7 +38,8 @@ class Routes:
     --------
     Rows 0 and 1 both add to output row 0, each with its own open unit:
 
-    >>> from tensorswitch import switched_linear
+    >>> import torch
+    >>> from tensorswitch import Routes, switched_linear
     >>> gates = torch.tensor([[True, False], [False, True]])
     >>> routes = Routes(gates, target=torch.tensor([0, 0]), rows=1)
     >>> switched_linear(torch.tensor([[1.0], [10.0]]), routes, torch.tensor([[[2.0]], [[3.0]]]))
@@ -114,6 +115,8 @@ class Routes:
 
         Examples
         --------
+        >>> import torch
+        >>> from tensorswitch import Routes
         >>> routes = Routes(torch.tensor([[True], [True]]), target=torch.tensor([0, 0]), rows=1)
         >>> routes.expand(torch.tensor([[1.0, 2.0], [10.0, 20.0]]))
         tensor([[[11., 22.]]])
@@ -150,6 +153,8 @@ class Routes:
 
         Examples
         --------
+        >>> import torch
+        >>> from tensorswitch import Routes
         >>> gates = torch.tensor([[True, False], [False, True]])
         >>> routes = Routes(gates, target=torch.tensor([1, 0]), rows=2)
         >>> routes.aligned(torch.tensor([[1.0], [10.0]]))

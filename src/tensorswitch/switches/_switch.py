@@ -86,6 +86,8 @@ class ReLU(Switch):
 
     Examples
     --------
+    >>> import torch
+    >>> from tensorswitch.switches import ReLU
     >>> ReLU()(torch.tensor([[1.0, -1.0]])).gates
     tensor([[ True, False]])
     """
@@ -174,6 +176,8 @@ class Maxout(Switch):
 
     Examples
     --------
+    >>> import torch
+    >>> from tensorswitch.switches import Maxout
     >>> Maxout(2)(torch.tensor([[1.0, 2.0, -1.0, -2.0]])).gates
     tensor([[False,  True,  True, False]])
     """
@@ -240,6 +244,7 @@ def as_switch(switch: Switch | str) -> Switch:
 
     Examples
     --------
+    >>> from tensorswitch.switches import as_switch
     >>> as_switch("maxout:3")
     Maxout(pieces=3)
     """

@@ -89,7 +89,9 @@ class Learner:
 
     Examples
     --------
+    >>> import torch
     >>> from tensorswitch.models import mlp
+    >>> from tensorswitch.training import Learner, Rows
     >>> rows = Rows(torch.randn(64, 4), torch.randint(0, 3, (64,)))
     >>> learner = Learner(mlp(4, 3, depth=1, width=8), batch_size=16)
     >>> loss, error = learner.epoch(rows)
