@@ -419,3 +419,19 @@ def test_options_that_a_method_does_not_use_are_named(folder, method, options, u
     lines = run("train", *arguments, *given).output.splitlines()
     expected = [f"  not used by {method}: {unused}"] if unused else []
     assert [line for line in lines if "not used by" in line] == expected
+
+
+def test_two_methods_exclude_each_other(folder):
+    data = houses(folder / "h.csv")
+    result = run("train", "--data", data, "--method", "rr", "--kind", "ss", "--out", "m")
+    assert result.exit_code == 2
+    assert "--method rr and --kind ss exclude each other" in " ".join(result.output.split())
+    assert not (folder / "m").exists()
+
+
+def test_options_that_a_network_does_not_use_are_named(folder):
+    data = houses(folder / "h.csv")
+    given = ["--optimizer", "adam", "--momentum", "0.5", "--convolutions", "2", "--epochs", "1"]
+    arguments = ["--data", data, "--target", "sold", "--ignore", "price", "--kind", "ss"]
+    printed = run("train", *arguments, "--width", "4", *given, "--out", "m").output
+    assert "not used by ss mlp with adam: --momentum, --convolutions" in printed

@@ -129,3 +129,51 @@ def test_wrong_paths_are_named(tmp_path, monkeypatch, path, error, message):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(error, match=message):
         write_text(path, "a")
+
+
+@posix
+def test_links_lead_to_the_file_that_is_replaced(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a.txt").write_text("old")
+    link = tmp_path / "link.txt"
+    link.symlink_to("real/a.txt")
+    write_text(link, "new")
+    assert link.is_symlink()
+    assert (tmp_path / "real" / "a.txt").read_text() == "new"
+    assert not leftovers(tmp_path / "real")
+
+
+@posix
+def test_pipes_are_written_to(tmp_path):
+    pipe, received = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: received.append(pipe.read_text()))
+    reader.start()
+    write_text(pipe, "hello")
+    reader.join()
+    assert received == ["hello"]
+    assert pipe.is_fifo()
+
+
+@posix
+@pytest.mark.parametrize("mode", ["a", "pipe"])
+def test_standard_output_is_written_to(tmp_path, mode):
+    code = "from tensorswitch._files import write_text; write_text('/dev/stdout', 'hello')"
+    target = tmp_path / "out.txt"
+    target.write_text("before ")
+    with target.open("a") as file:
+        stdout = file if mode == "a" else subprocess.PIPE
+        done = subprocess.run(
+            [sys.executable, "-c", code], stdout=stdout, check=True, text=True, cwd=tmp_path
+        )
+    assert (target.read_text() if mode == "a" else f"before {done.stdout}") == "before hello"
+
+
+@posix
+def test_devices_stay_devices(tmp_path):
+    before = os.stat("/dev/null")
+    write_text("/dev/null", "nothing")
+    assert os.stat("/dev/null") == before
+    with pytest.raises(OSError, match="No space left"):
+        write_text("/dev/full", "nothing")
+    assert stat.S_ISCHR(os.stat("/dev/full").st_mode)

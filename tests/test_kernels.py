@@ -295,3 +295,12 @@ def test_all_kinds_come_from_one_sweep():
         np.testing.assert_allclose(gram, alone[kind](x, depth=depth), rtol=1e-13, atol=1e-14)
     total = swept["ss", 1] + swept["ts", 1]
     np.testing.assert_allclose(swept["ntk", 1], total, rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("kernel", [ss_kernel, ts_kernel, ntk_kernel])
+def test_a_gradient_that_would_be_lost_is_refused(kernel):
+    x = torch.randn(4, 3, requires_grad=True)
+    with pytest.raises(ValueError, match="kernels have no gradient, but X requires one"):
+        kernel(x)
+    with torch.no_grad():
+        assert torch.equal(kernel(x), kernel(x.detach()))

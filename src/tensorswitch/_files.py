@@ -12,6 +12,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from torch import Tensor
@@ -50,10 +51,21 @@ def replacing(path: str | Path) -> Iterator[Path]:
     some writers put further temporary files beside it. The name of the folder is random and it is
     created exclusively, so that it cannot follow a symbolic link; the mode of the file follows the
     umask. Folders left behind by killed processes are removed.
+
+    If ``path`` is a link, the file that it leads to is replaced. Devices and pipes, such as
+    ``/dev/stdout``, cannot be replaced; the content is written to them.
     """
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file to write")
+    if _is_stream(path):
+        with TemporaryDirectory() as elsewhere:
+            partial = Path(elsewhere) / path.name
+            yield partial
+            with partial.open("rb") as content, path.open("ab") as stream:
+                shutil.copyfileobj(content, stream)
+        return
+    path = Path(os.path.realpath(path)) if path.is_symlink() else path
     if not path.parent.is_dir():
         raise FileNotFoundError(
             f"cannot write {path.name}: the folder {path.parent} does not exist"
@@ -76,6 +88,12 @@ def replacing(path: str | Path) -> Iterator[Path]:
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_stream(path: Path) -> bool:
+    """Return whether a path is a device or a pipe, or one of the open files in /dev."""
+    special = path.is_char_device() or path.is_block_device() or path.is_fifo() or path.is_socket()
+    return special or Path(os.path.abspath(path)).parent in (Path("/dev"), Path("/dev/fd"))
 
 
 def _remove_leftovers(path: Path) -> None:

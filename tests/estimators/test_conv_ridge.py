@@ -235,3 +235,10 @@ def test_sparse_images_are_refused(digits):
     images, y = digits
     with pytest.raises(TypeError, match="images cannot be sparse"):
         TSConvRidgeClassifier(image_shape=(8, 8)).fit(csr_array(images.reshape(-1, 64)), y)
+
+
+@pytest.mark.parametrize("width", [2, 3])
+def test_thin_images_have_a_grid_that_suits(digits, width):
+    images, labels = digits[0][:300, :, :width], digits[1][:300]
+    model = TSConvRidgeClassifier(features=64, random_state=0).fit(images, labels)
+    assert model.score(images, labels) > 0.15

@@ -1,7 +1,7 @@
 import dask.array as da
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits, make_regression
+from sklearn.datasets import load_digits, load_iris, make_regression
 
 from tensorswitch.estimators import (
     TSRidgeClassifier,
@@ -81,3 +81,10 @@ def test_chunks_on_dask_give_the_model_of_all_rows():
     whole = sample.without_rows().partial_fit(X, y)
     model = fit_on_dask(sample, da.from_array(X, chunks=130), da.from_array(y, chunks=100))
     np.testing.assert_allclose(model.decision_function(X), whole.decision_function(X), atol=1e-8)
+
+
+def test_models_of_a_given_scaling_merge_without_a_warning():
+    X, y = load_iris(return_X_y=True)
+    model = TSRidgeClassifier(4, standardize=(X.mean(0), X.std(0)), random_state=0).fit(X, y)
+    twice = model.merge(model.without_rows().partial_fit(X, y))
+    assert twice.score(X, y) > 0.9

@@ -326,3 +326,16 @@ def test_warm_start_needs_the_same_columns():
     model = TSMLPRegressor(8, max_iter=2, warm_start=True).fit(X, y)
     with pytest.raises(ValueError, match="but columns was 3 and is 2"):
         model.fit(X[:, :2], y)
+
+
+def test_the_default_dtype_does_not_matter():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        torch.set_default_dtype(dtype)
+        try:
+            found.append(TSMLPRegressor(4, max_iter=2, random_state=0).fit(X, X[:, 0]).predict(X))
+        finally:
+            torch.set_default_dtype(torch.float32)
+    assert found[0].shape == found[1].shape
+    assert np.isfinite(found[1]).all()

@@ -11,6 +11,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from tensorswitch.estimators import (
     StreamingRidgeClassifier,
     StreamingRidgeRegressor,
+    TSKernelRidgeClassifier,
+    TSMLPClassifier,
     TSRidgeClassifier,
     TSRidgeRegressor,
 )
@@ -498,3 +500,50 @@ def test_an_unknown_scaling_is_named():
     X, y = load_iris(return_X_y=True)
     with pytest.raises(ValueError, match=r"'columns', 'common', .* got 'rows'"):
         TSRidgeClassifier(standardize="rows").fit(X, y)
+
+
+ROWS = np.random.default_rng(0).normal(size=(200, 4))
+
+
+@pytest.mark.parametrize("rows", [3, 90, 200])
+@pytest.mark.parametrize("solver", ["auto", *SOLVERS])
+def test_constant_targets_are_predicted(rows, solver):
+    model = TSRidgeRegressor(8, solver=solver, random_state=0)
+    model.fit(ROWS[:rows], np.full(rows, 0.1))
+    np.testing.assert_allclose(model.predict(ROWS), 0.1, atol=1e-12)
+
+
+def test_one_constant_target_of_two_leaves_the_other_as_it_is():
+    y = ROWS[:, :1] ** 2
+    both = TSRidgeRegressor(8, solver="dual", alpha=1, random_state=0)
+    both.fit(ROWS, np.hstack([y, np.full_like(y, 0.1)]))
+    np.testing.assert_allclose(both.predict(ROWS)[:, 1], 0.1, atol=1e-12)
+    single = TSRidgeRegressor(8, solver="dual", alpha=1, random_state=0).fit(ROWS, y[:, 0])
+    np.testing.assert_allclose(both.predict(ROWS)[:, 0], single.predict(ROWS), rtol=1e-6)
+
+
+@pytest.mark.parametrize("gates", [3, 8, "auto"])
+def test_repeated_rows_with_equal_means_predict_the_mean(gates):
+    x, y = np.array([[0.0], [1.0], [2.0]] * 66), np.tile(np.repeat([0.1, 0.7], 3), 33)
+    model = TSRidgeRegressor(gates, random_state=0).fit(x, y)
+    np.testing.assert_allclose(model.predict(x), 0.4, atol=1e-9)
+    classes = TSRidgeClassifier(gates, random_state=0)
+    classes.fit(np.array([[0.0], [1.0]])[np.arange(90) % 2], [0] * 32 + [1] * 30 + [2] * 28)
+    assert set(classes.predict(x)) == {0}
+
+
+@pytest.mark.parametrize("estimator", [StreamingRidgeClassifier(), TSRidgeClassifier()])
+@pytest.mark.parametrize("classes", [3, 5, 8])
+def test_without_rows_to_calibrate_with_no_class_is_certain(estimator, classes):
+    y = np.repeat(np.arange(classes), np.arange(12, 12 + classes))
+    probability = estimator.fit(np.ones((len(y), 2)), y).predict_proba(np.ones((1, 2)))
+    np.testing.assert_allclose(probability, 1 / classes, rtol=0.25)
+    assert probability.argmax() == classes - 1
+
+
+@pytest.mark.parametrize("estimator", [TSKernelRidgeClassifier(), TSMLPClassifier()])
+def test_weights_that_leave_one_class_are_named(estimator):
+    y, weight = (ROWS[:, 0] > 0).astype(int), np.ones(len(ROWS))
+    weight[3] = 1e13
+    with pytest.raises(ValueError, match="y of the rows whose sample_weight is not negl"):
+        estimator.fit(ROWS, y, sample_weight=weight)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tensorswitch import SwitchedLinear
 from tensorswitch._files import read_header, read_tensors, write_tensors
 from tensorswitch.training import BEST, CHECKPOINT, FORMAT, NEXT_BEST, Learner, train
 from tests.training.runs import digits, learner, weights
@@ -156,3 +157,46 @@ def test_killed_between_best_and_checkpoint_the_best_epoch_is_in_the_history(tmp
     assert best["epochs_done"] == history.best.epoch <= 2
     assert len(json.loads((tmp_path / "history.json").read_text())) == 2
     assert not (tmp_path / NEXT_BEST).exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [
+        ({"lr": 0.5}, "lr"),
+        ({"weight_decay": 0.3}, "weight_decay"),
+        ({"optimizer": "adam"}, "momentum, optimizer"),
+        ({"seed": 3}, "seed"),
+        ({"batch_size": 16}, "batch_size"),
+    ],
+)
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path, option, name):
+    rows = digits()[0]
+    train(learner(), rows, epochs=1, folder=tmp_path)
+    with pytest.raises(ValueError, match=rf"other settings \({name} differ\)"):
+        train(learner(**option), rows, epochs=2, folder=tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["gates", "units"])
+def test_dropout_of_a_resumed_run_is_that_of_one_run(tmp_path, kind):
+    def begin():
+        torch.manual_seed(0)
+        if kind == "gates":
+            network = SwitchedLinear(16, 8, 10, dropout=0.5)
+        else:
+            network = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.Linear(16, 10))
+        return Learner(network, lr=0.05, batch_size=32)
+
+    rows, whole = digits()[0], begin()
+    state = torch.get_rng_state()
+    train(whole, rows, epochs=4)
+    assert torch.equal(torch.get_rng_state(), state)
+    for epochs in (2, 4):
+        resumed = begin()
+        torch.manual_seed(epochs)
+        train(resumed, rows, epochs=epochs, folder=tmp_path)
+    assert torch.equal(weights(resumed), weights(whole))
+    other = begin()
+    other.settings["seed"] = 1
+    other.generator = torch.Generator().manual_seed(0)  # the order of rows stays
+    train(other, rows, epochs=4)
+    assert not torch.equal(weights(other), weights(whole))

@@ -140,3 +140,9 @@ def test_divergence_is_reported_for_any_module():
     rows = Rows(torch.randn(8, 4), torch.zeros(8, dtype=torch.long))
     with pytest.raises(DivergedError, match="first appears in the loss"):
         Learner(Crossed()).epoch(rows)
+
+
+def test_inputs_that_are_not_finite_are_named_without_advice_on_the_rate():
+    rows = Rows(torch.full((8, 4), math.nan), torch.zeros(8, dtype=torch.long))
+    with pytest.raises(DivergedError, match=r"the inputs contain NaN or infinity$"):
+        Learner(torch.nn.Linear(4, 2)).epoch(rows)

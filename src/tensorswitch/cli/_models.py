@@ -133,6 +133,8 @@ def train(
     """
     from tensorswitch.models import KINDS
 
+    if method and kind and method != kind:
+        raise typer.BadParameter(f"--method {method} and --kind {kind} exclude each other")
     problem = load_problem(data, target, ignore, id_column, task)
     is_table = isinstance(problem.rows, Table)
     method = method or kind or ("kernel-ridge" if is_table else "ts-lrc")
@@ -152,6 +154,12 @@ def train(
         say("\n".join([describe_problem(problem), *say_notes]))
         _train_method(problem, folder, method, shape)
         return
+    others = ["momentum"] if optimizer != "sgd" else []
+    others += ["convolutions"] if architecture != "cnn" else []
+    if unused := _given(context, others):
+        say_notes.append(
+            f"  not used by {method} {architecture} with {optimizer}: {', '.join(unused)}"
+        )
     sgd = {"optimizer": optimizer, "momentum": momentum, "weight_decay": weight_decay}
     rest = {"convolutions": convolutions, "patience": patience, "tensorboard": tensorboard}
     where = {"architecture": architecture, "device": device, "precision": precision}

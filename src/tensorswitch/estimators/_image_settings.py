@@ -67,9 +67,12 @@ def choose_settings(
     height, width = images.shape[2:]
     scales = [default_patch_sizes(height, width, scale) for scale in ("small", "large")]
     all_sizes = scales if sizes is None else [tuple(sizes)]
-    grids = list(GRIDS) if grid == "auto" else [grid]
     few = len(images) < FEWEST
-    tried = list(dict.fromkeys((g, s) for g in grids for s in all_sizes))
+    if grid == "auto":  # with at least one position of the largest patch in each window
+        most = {s: max(1, min(height, width) - max(s) + 1) for s in all_sizes}
+        tried = list(dict.fromkeys((min(g, most[s]), s) for g in GRIDS for s in all_sizes))
+    else:
+        tried = list(dict.fromkeys((grid, s) for s in all_sizes))
     left_out = min(JUDGED, len(images) // 3)
     errors: dict[tuple[int, tuple[int, ...]], float] = {}
     banks = {}

@@ -9,12 +9,18 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import unique_labels
 
 
-def check_classes(labels: Any, name: str = "y") -> np.ndarray:
-    """Return the sorted classes, or raise if there are fewer than two."""
+def check_classes(labels: Any, name: str = "y", of: int | None = None) -> np.ndarray:
+    """Return the sorted classes, or raise if there are fewer than two.
+
+    ``of`` is the number of rows before those without weight were left out.
+    """
     found: np.ndarray = unique_labels(labels) if len(labels) else np.empty(0)
     if len(found) < 2:
         held = f"only one class: {found[0]}" if len(found) else "no labels"
-        raise ValueError(f"a classifier needs at least 2 classes, but {name} contains {held}")
+        where = name
+        if of is not None and of > len(labels):
+            where = f"{name} of the rows whose sample_weight is not negligible"
+        raise ValueError(f"a classifier needs at least 2 classes, but {where} contains {held}")
     return found
 
 

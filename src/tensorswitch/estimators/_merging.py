@@ -10,6 +10,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from tensorswitch._checks import from_numpy
 from tensorswitch.estimators._held_rows import HeldRows
 from tensorswitch.estimators._labels import check_classes
 from tensorswitch.estimators._ridge_base import Fitted, TSRidgeBase
@@ -148,7 +149,7 @@ def _front_tensors(front: Any) -> list[Tensor]:
         elif isinstance(value, Tensor):
             found.append(value)
         elif isinstance(value, np.ndarray):
-            found.append(torch.from_numpy(value))
+            found.append(from_numpy(value))
         elif isinstance(value, list):
             found += value
         elif isinstance(value, int | tuple):

@@ -267,7 +267,7 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
         # The weights depend on random_state alone, and torch's global generator is not advanced.
         with torch.random.fork_rng(devices=[]), torch.device("cpu"):
             torch.manual_seed(random.randint(2**31))
-            network = mlp(n_in + bool(self._scale.constant), outputs, **shape)
+            network = mlp(n_in + bool(self._scale.constant), outputs, **shape).float()
         if shape["kind"] in ("ts-lrc", "ts-ibp-lrc"):
             _start_at_zero(network)
         self._learner = Learner(

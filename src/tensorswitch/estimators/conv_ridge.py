@@ -54,7 +54,8 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
     images; patch sizes, windows and mirror images are chosen by left-out error. The readout is
     solved in closed form, so training is one pass over the images. As with
     :class:`StreamingRidgeClassifier`, only sums are kept: images can be added in chunks, new
-    classes may appear later, and images can be removed again.
+    classes may appear later, and images can be removed again. For the readout, a weight of two is
+    a repeated image; the sample of patches is drawn without weights.
 
     Parameters
     ----------

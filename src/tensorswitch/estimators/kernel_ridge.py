@@ -142,7 +142,7 @@ class TSKernelRidgeClassifier(ClassifierMixin, TSKernelRidgeBase):  # type: igno
         check_classification_targets(y)
         weight = sample_weights(X, sample_weight)
         used = np.ones(len(y), dtype=bool) if weight is None else weight > 0
-        classes = check_classes(y[used])
+        classes = check_classes(y[used], of=len(y))
         places = class_places(y[used], classes)
         if self.class_weight is not None:
             weight = (np.ones(len(y)) if weight is None else weight).copy()

@@ -187,6 +187,8 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         pairs = Pairs(y)
         self.classes_, labels = pairs.classes, pairs.labels
         weight = self._weights(X, labels, sample_weight)
+        if self.probability:
+            self._check_rows_of_classes(pairs, weight)
         self.bias_ = constant_input(self.bias, X, self.normalize, weight)
         Z = prepared(X, self.normalize, self.bias_)
         self._fitted_with = (kind, depth, self.normalize)
@@ -247,14 +249,18 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.verbose,
         )
 
+    @staticmethod
+    def _check_rows_of_classes(pairs: Pairs, weight: np.ndarray | None) -> None:
+        """Raise if cross-validation could hold out all rows of a class."""
+        rows = np.bincount(pairs.labels if weight is None else pairs.labels[weight > 0])
+        if rows.min() < 2:
+            rare = pairs.classes[rows.argmin()]
+            raise ValueError(f"probability=True needs 2 rows of each class, but {rare} has one")
+
     def _calibrated(self, Z: np.ndarray, pairs: Pairs, weight: np.ndarray | None) -> Calibration:
         """Calibrate probabilities on the decisions for rows that cross-validation held out."""
         used = np.arange(len(Z)) if weight is None else np.flatnonzero(weight)
         labels = pairs.labels[used]
-        fewest = int(np.bincount(labels).min())
-        if fewest < 2:
-            rare = pairs.classes[np.bincount(labels).argmin()]
-            raise ValueError(f"probability=True needs 2 rows of each class, but {rare} has one")
         decisions = np.empty((len(used), len(pairs.pairs)))
         fold = _folds(Z[used], labels)
         for k in range(fold.max() + 1):

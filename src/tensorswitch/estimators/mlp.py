@@ -133,7 +133,7 @@ class TSMLPClassifier(ClassifierMixin, TSMLPBase):  # type: ignore[misc]
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
         check_classification_targets(y)
         weight = sample_weights(X, sample_weight)
-        classes = check_classes(y if weight is None else y[weight > 0])
+        classes = check_classes(y if weight is None else y[weight > 0], of=len(y))
         if (
             self.warm_start
             and hasattr(self, "classes_")

@@ -142,7 +142,7 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses, Mergeable):  # type: i
         check_classification_targets(y)
         weight = self._weights(X, sample_weight)
         used = np.ones(len(y), dtype=bool) if weight is None else weight > 0
-        classes = check_classes(y[used])
+        classes = check_classes(y[used], of=len(y))
         places = np.zeros(len(y), dtype=np.int64)  # of rows without weight, the class is arbitrary
         places[used] = class_places(y[used], classes)
         weight = self._class_weights(X, y[used], places, classes, weight)
@@ -288,7 +288,9 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses, Mergeable):  # type: i
             self._lazy["score"] = self._left_out_score(outputs[known], held.only(known))
             rows = outputs[known], held.places[known], held.weight[known]
             if not known.any():  # as if there were one row of the second class
-                rows = np.ones((1, outputs.shape[1])), np.ones(1, int), np.ones(1)
+                several = outputs.shape[1] > 1
+                row = 2 * np.eye(outputs.shape[1])[[1]] - 1 if several else np.ones((1, 1))
+                rows = row, np.ones(1, int), np.ones(1)
             self._lazy["calibration"] = fit_temperature(*rows)
         found: Calibration = self._lazy["calibration"]
         return found

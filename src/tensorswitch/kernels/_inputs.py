@@ -49,6 +49,8 @@ def as_tensors(X: Any, Y: Any) -> tuple[Tensor, Tensor]:
 
 def as_tensor(name: str, array: Any) -> Tensor:
     if isinstance(array, Tensor):
+        if array.requires_grad and torch.is_grad_enabled():
+            raise ValueError(f"kernels have no gradient, but {name} requires one; detach it")
         tensor = array.detach()
     else:
         tensor = from_numpy(np.ascontiguousarray(dense_rows(array, name)))

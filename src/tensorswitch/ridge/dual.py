@@ -19,6 +19,7 @@ from tensorswitch.ridge.rows import distinct_rows
 from tensorswitch.switches import Routes, Switch
 
 KERNEL_ROWS = 512  # computed at a time
+CONSTANT = 1e-13  # relative deviation of targets that count as constant
 MOST_ERROR = 1e-4  # largest relative error of the solution that rounding may cause
 MANY_ROWS = 4_000  # from which a sample of rows is left out for outputs
 SAMPLED_ROWS = 1_000
@@ -181,7 +182,10 @@ class _DualSystem:
 
         self.kernel = centred
         self.target_mean = (self.root * self.goal).sum(0) / self.total
+        size = (self.goal.square().sum(0) + self.within).sqrt()
         self.goal = self._project(self.goal)
+        # What is left of constant targets is rounding, whose solution would have no correct digit.
+        self.goal *= self.goal.norm(dim=0) > CONSTANT * size
 
     def _project(self, v: Tensor) -> Tensor:
         return v - self.u * (self.u.t() @ v) if self.fit_intercept else v

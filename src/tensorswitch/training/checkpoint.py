@@ -57,6 +57,7 @@ def write_checkpoint(
         "epochs_done": learner.epochs_done,
         "history": history.to_json(),
         "notes": notes,
+        "settings": learner.settings,
         "groups": state["param_groups"],
         "scalars": scalars,
         "schedule": schedule,
@@ -105,12 +106,11 @@ def _restore(
     header: dict[str, Any],
     notes: dict[str, Any],
 ) -> History:
-    if header["notes"] != notes:
-        different = sorted(
-            k for k in {*header["notes"], *notes} if header["notes"].get(k) != notes.get(k)
-        )
+    settings = header.get("settings", learner.settings)
+    different = _differing(header["notes"], notes) | _differing(settings, learner.settings)
+    if different:
         raise _OtherRunError(
-            f"{path} was made with other settings ({', '.join(different)} differ); "
+            f"{path} was made with other settings ({', '.join(sorted(different))} differ); "
             "use another folder, or remove it"
         )
     learner.network.load_state_dict(
@@ -128,6 +128,10 @@ def _restore(
         learner.schedule.load_state_dict(_restored(header["schedule"], own))
     learner.epochs_done = header["epochs_done"]
     return History.from_json(header["history"])
+
+
+def _differing(before: dict[str, Any], now: dict[str, Any]) -> set[str]:
+    return {name for name in {*before, *now} if before.get(name) != now.get(name)}
 
 
 def _plain(value: Any) -> Any:

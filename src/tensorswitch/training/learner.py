@@ -11,11 +11,12 @@ that is killed and resumed ends with the same bits as one that is not.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn import functional as F
@@ -76,7 +77,7 @@ class Learner:
         Function that takes the optimiser and returns a torch learning-rate scheduler, which is
         stepped after each epoch.
     seed : int, default=0
-        Seed of the order of the rows.
+        Seed of the order of the rows, and of random numbers that the network draws, as for dropout.
     device : torch.device or str, default="cpu"
         Device of the network and the data.
     precision : {None, "bf16"}, default=None
@@ -145,6 +146,17 @@ class Learner:
         self.schedule = None if schedule is None else schedule(self.optimizer)
         self.generator = torch.Generator().manual_seed(seed)
         self.epochs_done = 0
+        self.settings: dict[str, Any] = {
+            "loss": loss,
+            "optimizer": optimizer,
+            "lr": float(lr),
+            "weight_decay": float(weight_decay),
+            "batch_size": self.batch_size,
+            "precision": precision,
+            "seed": int(seed),
+        }
+        if optimizer == "sgd":
+            self.settings["momentum"] = float(momentum)
 
     def options(self) -> dict[str, Any]:
         """Return the settings of the optimiser, as they are now.
@@ -207,30 +219,31 @@ class Learner:
         losses, wrong = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
         together = self.batch_size * self.ranks
         look = 1 if self.device.type == "cpu" else LOOK_EVERY
-        for step, start in enumerate(range(0, len(x), together)):
-            batch = min(together, len(x) - start)
-            mine = slice(
-                start + self.rank * batch // self.ranks,
-                start + (self.rank + 1) * batch // self.ranks,
-            )
-            part_x, part_y = x[mine], y[mine]
-            self.optimizer.zero_grad(set_to_none=True)
-            with self._autocast():
-                outputs = self.forward(part_x)
-                full = outputs.float() if self.precision else outputs
-                total = self._loss(full, part_y, None if weight is None else weight[mine])
-                loss = total / (batch * self._columns(part_y))
-            # DistributedDataParallel averages over the ranks; the gradient is to be their sum.
-            (loss * self.ranks if self.ranks > 1 else loss).backward()
-            value = loss.detach()
-            if step % look == 0 and not math.isfinite(value):
-                self.explain(part_x)
-            self.optimizer.step()
-            losses += value * batch
-            if self.loss_name == "cross-entropy":
-                wrong += (outputs.detach().argmax(1) != part_y).sum()
-            if watch is not None:
-                watch()
+        with self._random_numbers():
+            for step, start in enumerate(range(0, len(x), together)):
+                batch = min(together, len(x) - start)
+                mine = slice(
+                    start + self.rank * batch // self.ranks,
+                    start + (self.rank + 1) * batch // self.ranks,
+                )
+                part_x, part_y = x[mine], y[mine]
+                self.optimizer.zero_grad(set_to_none=True)
+                with self._autocast():
+                    outputs = self.forward(part_x)
+                    full = outputs.float() if self.precision else outputs
+                    total = self._loss(full, part_y, None if weight is None else weight[mine])
+                    loss = total / (batch * self._columns(part_y))
+                # DistributedDataParallel averages over the ranks; the gradient is to be their sum.
+                (loss * self.ranks if self.ranks > 1 else loss).backward()
+                value = loss.detach()
+                if step % look == 0 and not math.isfinite(value):
+                    self.explain(part_x)
+                self.optimizer.step()
+                losses += value * batch
+                if self.loss_name == "cross-entropy":
+                    wrong += (outputs.detach().argmax(1) != part_y).sum()
+                if watch is not None:
+                    watch()
         if self.schedule is not None:
             self.schedule.step()
         self.epochs_done += 1
@@ -241,6 +254,18 @@ class Learner:
             self.explain(x[: self.batch_size])
         error = float(wrong) / len(x) if self.loss_name == "cross-entropy" else math.nan
         return float(losses) / len(x), error
+
+    @contextmanager
+    def _random_numbers(self) -> Iterator[None]:
+        """Let layers draw random numbers that depend on seed, epoch and rank alone.
+
+        So a resumed run repeats an uninterrupted one, and torch's global generator is not advanced.
+        """
+        place = [self.settings["seed"], self.epochs_done, self.rank]
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0]))
+            yield
 
     @strategy_by("rule")
     @torch.no_grad()
@@ -375,7 +400,9 @@ class Learner:
                 raise DivergedError(
                     f"{problem}: {name} is the first with NaN or infinity; {ADVICE}"
                 )
-        where = "the inputs" if not x.isfinite().all() else "the loss"
+        if not x.isfinite().all():
+            raise DivergedError(f"{problem}: the inputs contain NaN or infinity")
+        where = "the loss"
         if isinstance(self.network, nn.Sequential):  # of others, the order is not known
             for name, layer in self.network.named_children():
                 x = layer(x)
