@@ -158,11 +158,12 @@ def _check_affine_between_gates(module: nn.Module, x: Tensor) -> None:
     # Other kernels of attention can be differentiated only once.
     with sdpa_kernel(SDPBackend.MATH):
         outputs = module(inputs)
-    weights = torch.linspace(1, 2, outputs.shape[1]).to(outputs)
+    weights = torch.linspace(1, 2, outputs.shape[1], device=outputs.device)
     [slope] = torch.autograd.grad((outputs * weights).sum(), inputs, create_graph=True)
     if not slope.requires_grad:
         return
-    direction = torch.rand(x.shape, generator=torch.Generator().manual_seed(0)).to(x)
+    generator = torch.Generator().manual_seed(0)
+    direction = torch.rand(x.shape, generator=generator, device="cpu").to(x)
     try:
         [change] = torch.autograd.grad((slope * direction).sum(), inputs, allow_unused=True)
     except RuntimeError:  # a custom function without a second derivative cannot be checked

@@ -55,6 +55,14 @@ def test_a_loaded_image_model_cannot_be_continued(tmp_path):
         loaded.partial_fit(IMAGES, LABELS)
 
 
+def test_a_range_is_saved_as_a_list(tmp_path):
+    model = TSConvRidgeClassifier(64, grid=2, sizes=range(2, 4), flips=False).fit(IMAGES, LABELS)
+    save_estimator(model, tmp_path / "model")
+    loaded = load_estimator(tmp_path / "model")
+    assert loaded.sizes == [2, 3]
+    np.testing.assert_array_equal(loaded.predict(IMAGES), model.predict(IMAGES))
+
+
 def test_weights_of_classes_may_have_numpy_keys(tmp_path):
     X, y = load_iris(return_X_y=True)
     model = TSRidgeClassifier(

@@ -42,7 +42,11 @@ def test_patience_ends_what_no_longer_improves():
 
 
 @pytest.mark.parametrize(
-    ("change", "where"), [(None, "layer 1 .SwitchedLinear."), ("input", "the inputs")]
+    ("change", "where"),
+    [
+        (None, "layer 1 .SwitchedLinear.*use a smaller learning rate"),
+        ("input", "the inputs contain NaN"),
+    ],
 )
 def test_a_loss_that_is_no_number_stops_and_says_where(tmp_path, change, where):
     rows = digits()[0]
@@ -52,7 +56,7 @@ def test_a_loss_that_is_no_number_stops_and_says_where(tmp_path, change, where):
         rows.x[5, 3] = math.nan
     with pytest.raises(
         DivergedError,
-        match=f"the loss is not finite in epoch [12]: .*({where}).*use a smaller learning rate",
+        match=f"the loss is not finite in epoch [12]: .*({where})",
     ):
         train(
             learner(lr=0.01 if change else 1e20),

@@ -159,6 +159,8 @@ def _encode(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
     """Return a value as JSON, adding its arrays to ``tensors``."""
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, range):
+        value = list(value)
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

@@ -19,7 +19,7 @@ from tensorswitch.ridge.rows import distinct_rows
 from tensorswitch.switches import Routes, Switch
 
 KERNEL_ROWS = 512  # computed at a time
-CONSTANT = 1e-13  # relative deviation of targets that count as constant
+CONSTANT = 1e-13  # relative deviation of targets and rows that count as constant
 MOST_ERROR = 1e-4  # largest relative error of the solution that rounding may cause
 MANY_ROWS = 4_000  # from which a sample of rows is left out for outputs
 SAMPLED_ROWS = 1_000
@@ -173,7 +173,8 @@ class _DualSystem:
         # A is zero along u. There, σ takes the place of zero, which changes no solution and keeps
         # the small differences of 1 − h_ii from being lost.
         self.sigma = self.mean * self.features / count
-        self.mean = max(0.0, self.mean - middle / self.features)
+        centred_mean = self.mean - middle / self.features
+        self.mean = centred_mean if centred_mean > CONSTANT * self.mean else 0.0
         shifted = sums - (middle + self.sigma) / 2 * self.u
         left, right = torch.cat([self.u, shifted], 1), torch.cat([shifted, self.u], 1)
 
