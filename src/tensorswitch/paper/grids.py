@@ -47,7 +47,11 @@ LONG = {
 }
 # Convolutions per block, layers above them, epochs, precision.
 PAIRS: dict[str, list[tuple[tuple[int, ...], int, int, str | None]]] = {
-    "mnist": [((1, 1, 1), 1, 100, None), ((1, 2, 2), 3, 1, None)],
+    "mnist": [
+        ((1, 1, 1), 1, 100, None),
+        ((1, 1, 2), 2, 100, "bf16"),
+        ((1, 2, 2), 3, 1, None),
+    ],
     "cifar10": [
         ((1, 1, 1), 1, 100, None),
         ((1, 1, 1), 3, 100, "bf16"),
