@@ -61,7 +61,7 @@ def times(records: list[MethodRecord], numbers: bool) -> Figure:
         )
     if errors := [factor * r.error for r in records if np.isfinite(r.error)]:
         top = max(min(max(errors), 4 * float(np.median(errors)) + 1e-9), 1.2 * min(errors) + 1e-9)
-        axes.set_ylim(0, 1.15 * top)
+        axes.set_ylim(-0.04 * top, 1.15 * top)  # a method without errors is visible, too
     axes.set(xscale="log", xlabel="seconds")
     axes.set_ylabel("1 − R²" if numbers else "test error, %")
     axes.xaxis.set_major_formatter("{x:g}")
