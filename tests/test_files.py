@@ -169,8 +169,8 @@ def test_standard_output_is_written_to(tmp_path, mode):
     assert (target.read_text() if mode == "a" else f"before {done.stdout}") == "before hello"
 
 
-@posix
-def test_devices_stay_devices(tmp_path):
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+def test_devices_stay_devices():
     before = os.stat("/dev/null")
     write_text("/dev/null", "nothing")
     assert os.stat("/dev/null") == before
