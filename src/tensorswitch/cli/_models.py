@@ -131,6 +131,7 @@ def train(
     Networks keep the epoch of lowest validation error. Under torchrun, each of the N processes
     handles BATCH_SIZE rows of a batch of N × BATCH_SIZE.
     """
+    from tensorswitch.experiments.experiment import settings_of
     from tensorswitch.models import KINDS
 
     if method and kind and method != kind:
@@ -150,16 +151,14 @@ def train(
     say_notes = [f"  {note}" for note in problem.notes]
     if problem.task == "regression" or method not in KINDS:
         _check_given(context, method, problem.task)
-        say_notes += _unused(context, method, shape)
+        used = settings_of(method) or shape  # nothing is known of a method that does not exist
+        say_notes += _unused(context, method, [n for n in shape if n not in (*used, "seed")])
         say("\n".join([describe_problem(problem), *say_notes]))
         _train_method(problem, folder, method, shape)
         return
     others = ["momentum"] if optimizer != "sgd" else []
     others += ["convolutions"] if architecture != "cnn" else []
-    if unused := _given(context, others):
-        say_notes.append(
-            f"  not used by {method} {architecture} with {optimizer}: {', '.join(unused)}"
-        )
+    say_notes += _unused(context, f"{method} {architecture} with {optimizer}", others)
     sgd = {"optimizer": optimizer, "momentum": momentum, "weight_decay": weight_decay}
     rest = {"convolutions": convolutions, "patience": patience, "tensorboard": tensorboard}
     where = {"architecture": architecture, "device": device, "precision": precision}
@@ -175,13 +174,10 @@ def _check_given(context: typer.Context, method: str, task: str) -> None:
         )
 
 
-def _unused(context: typer.Context, method: str, names: Iterable[str]) -> list[str]:
-    """Return a note if options were given that the method does not use."""
-    from tensorswitch.experiments.experiment import settings_of
-
-    used = settings_of(method)
-    given = _given(context, [name for name in names if used and name not in (*used, "seed")])
-    return [f"  not used by {method}: {', '.join(given)}"] if given else []
+def _unused(context: typer.Context, by: str, names: Iterable[str]) -> list[str]:
+    """Return a note if options were given that are not used."""
+    given = _given(context, names)
+    return [f"  not used by {by}: {', '.join(given)}"] if given else []
 
 
 def _given(context: typer.Context, names: Iterable[str]) -> list[str]:

@@ -48,14 +48,14 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
 
     ``X`` of all methods contains images, of shape (n, height, width) or (n, height, width,
     channels), or rows of pixels with ``image_shape``; it cannot be sparse. Bytes (uint8) are
-    divided by 255, and other types are taken as they are. Whitened patches are
-    copied by gates, which are open for a fixed share of them, to the windows of a grid, and
-    averaged there. Whitening, gates and thresholds are learned without labels from a sample of the
-    images; patch sizes, windows and mirror images are chosen by left-out error. The readout is
-    solved in closed form, so training is one pass over the images. As with
-    :class:`StreamingRidgeClassifier`, only sums are kept: images can be added in chunks, new
-    classes may appear later, and images can be removed again. For the readout, a weight of two is
-    a repeated image; the sample of patches is drawn without weights.
+    divided by 255, and other types are taken as they are. Whitened patches are copied by gates,
+    which are open for a fixed share of them, to the windows of a grid, and averaged there.
+    Whitening, gates and thresholds are learned without labels from a sample of the images; patch
+    sizes, windows and mirror images are chosen by left-out error. The readout is solved in closed
+    form, so training is one pass over the images. As with :class:`StreamingRidgeClassifier`, only
+    sums are kept: images can be added in chunks, new classes may appear later, and images can be
+    removed again. For the readout, a weight of two is a repeated image; the sample of patches is
+    drawn without weights.
 
     Parameters
     ----------
