@@ -156,17 +156,19 @@ def test_pipes_are_written_to(tmp_path):
 
 
 @posix
-@pytest.mark.parametrize("mode", ["a", "pipe"])
-def test_standard_output_is_written_to(tmp_path, mode):
-    code = "from tensorswitch._files import write_text; write_text('/dev/stdout', 'hello')"
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1"])
+@pytest.mark.parametrize("mode", ["a", "r+", "pipe"])
+def test_standard_output_is_written_to(tmp_path, mode, name):
+    write = f"from tensorswitch._files import write_text; write_text('{name}', 'hello')"
+    code = f"print('first', flush=True); {write}; print(' last')"
     target = tmp_path / "out.txt"
     target.write_text("before ")
-    with target.open("a") as file:
-        stdout = file if mode == "a" else subprocess.PIPE
-        done = subprocess.run(
-            [sys.executable, "-c", code], stdout=stdout, check=True, text=True, cwd=tmp_path
-        )
-    assert (target.read_text() if mode == "a" else f"before {done.stdout}") == "before hello"
+    with target.open(mode if mode != "pipe" else "a") as file:
+        file.seek(0, os.SEEK_END)
+        stdout = subprocess.PIPE if mode == "pipe" else file
+        done = subprocess.run([sys.executable, "-c", code], stdout=stdout, check=True, text=True)
+    found = f"before {done.stdout}" if mode == "pipe" else target.read_text()
+    assert found == "before first\nhello last\n"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")

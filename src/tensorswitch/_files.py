@@ -62,7 +62,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
         with TemporaryDirectory() as elsewhere:
             partial = Path(elsewhere) / path.name
             yield partial
-            with partial.open("rb") as content, path.open("ab") as stream:
+            # An open file is continued where it is; opened again, it would be overwritten.
+            target = os.dup(int(name)) if (name := _descriptor(path)) else path
+            with partial.open("rb") as content, open(target, "ab") as stream:
                 shutil.copyfileobj(content, stream)
         return
     path = Path(os.path.realpath(path)) if path.is_symlink() else path
@@ -91,9 +93,17 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 def _is_stream(path: Path) -> bool:
-    """Return whether a path is a device or a pipe, or one of the open files in /dev."""
+    """Return whether a path is a device, a pipe or an open file."""
     special = path.is_char_device() or path.is_block_device() or path.is_fifo() or path.is_socket()
-    return special or Path(os.path.abspath(path)).parent in (Path("/dev"), Path("/dev/fd"))
+    return special or bool(_descriptor(path))
+
+
+def _descriptor(path: Path) -> str:
+    """Return the number of the open file that a path stands for, as /dev/stdout does, or ""."""
+    *folder, name = Path(os.path.abspath(path)).parts
+    if folder == ["/", "dev"]:
+        return {"stdout": "1", "stderr": "2"}.get(name, "")
+    return name if folder == ["/", "dev", "fd"] and name.isdecimal() else ""
 
 
 def _remove_leftovers(path: Path) -> None:
