@@ -91,6 +91,27 @@ def test_inductor_equals_eager(case, learn_gates):
         assert_same(layer, compiled, torch.randn(rows, *shape))
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("how", ["exported", "checkpointed"])
+def test_inductor_may_write_the_gates_of_all_layers_into_one_buffer(how):
+    torch.manual_seed(0)
+    network = nn.Sequential(*(SwitchedLinear(64, 64, 64) for _ in range(3)))
+    x = torch.randn(512, 64)
+
+    def run(x):
+        for layer in network:
+            x = checkpoint(layer, x, use_reentrant=False)
+        return x
+
+    if how == "exported":
+        exported = torch.export.export(network, (x,)).module()  # with gradients
+        with torch.no_grad():
+            assert_close(torch.compile(exported)(x), network(x))
+    else:
+        assert_same(network, torch.compile(run), x)
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("fullgraph", [False, True])
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_a_class_is_timed_once_it_is_called_often(monkeypatch):
     assert torch.equal(y, expected)
     with strategy_by("rule"):
         rule = switched_linear(x, gates, weight)
-    group = _choice.choose(x, gates, 32, True)
+    group, _ = _choice.choose(x, gates, 32, None, True)
     assert group == 2
     assert_close(rule, expected, rtol=1e-4, atol=1e-4)
 
@@ -66,11 +66,11 @@ def test_a_choice_that_is_not_confirmed_is_dropped(monkeypatch):
     monkeypatch.setattr(_calibration, "_time_candidates", lambda *a: next(found))
     x, gates, weight = example()
     with strategy_by("rule"):
-        rule = _choice.choose(x, gates, 32, True)
+        rule, _ = _choice.choose(x, gates, 32, None, True)
     assert rule not in (2, 3)
     for _ in range(CALLS + 1):
         switched_linear(x, gates, weight)
-    assert _choice.choose(x, gates, 32, True) == rule
+    assert _choice.choose(x, gates, 32, None, True)[0] == rule
 
 
 @pytest.mark.parametrize("training", [True, False])

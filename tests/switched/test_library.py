@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from tensorswitch import switched_linear
-from tensorswitch.switched import _compute, switched_outer
+from tensorswitch.switched import _compute, _eager, switched_outer
 from tensorswitch.switched._cost import TINY
 from tensorswitch.switched._library import gradients_op, linear_op, outer_op
 
@@ -62,17 +62,28 @@ def test_plans_are_made_once_for_forward_and_backward(monkeypatch):
     made, make_plan = [], _compute.make_plan
     monkeypatch.setattr(_compute, "make_plan", lambda *a: made.append(a) or make_plan(*a))
     x, gates, weight, _ = example(rows=64)
-    before = len(_compute._known)
+    before = len(_eager._known)
     y = switched_linear(x, gates, weight, group=1)
     y.sum().backward()
     assert len(made) == 1
-    assert len(_compute._known) == before + 1
+    assert len(_eager._known) == before + 1
     gates[0] = ~gates[0]  # what is known of the gates is out of date
     assert_close(switched_linear(x, gates, weight, group=1), switched_linear(x, gates, weight))
     assert len(made) == 2
     del y, gates, made[:]
     gc.collect()
-    assert len(_compute._known) == before
+    assert len(_eager._known) == before
+
+
+@pytest.mark.parametrize("operator", [switched_linear, lambda *a: linear_op(*a, None, True)])
+def test_gates_may_be_overwritten_without_a_new_version(operator):
+    """As in compiled graphs, which write the gates of several layers into one buffer."""
+    x, gates, weight, _ = example(rows=512, n_in=64, units=64, n_out=64)
+    assert operator(x, gates, weight).any()
+    version = gates._version
+    gates.numpy()[:] = False
+    assert gates._version == version
+    assert not operator(x, gates, weight).any()
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -145,8 +145,8 @@ def _run(
 
     def run() -> object:
         with torch.no_grad():
-            fresh = gates.clone() if training else gates  # its plan is part of the work
-            y = _compute.map_rows(x, fresh, weight, group, keep=training)
-            return _compute.gradients(x, fresh, weight, y, group) if training else y
+            known = _compute.census(gates)  # the plan is part of the work
+            y = _compute.map_rows(x, gates, weight, group, known)
+            return _compute.gradients(x, gates, weight, y, group, known) if training else y
 
     return run

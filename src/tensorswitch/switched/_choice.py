@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from tensorswitch.switched import _calibration
-from tensorswitch.switched._compute import census
+from tensorswitch.switched._compute import Census, census
 from tensorswitch.switched._cost import TINY, cheapest_group
 
 VARIABLE = "TENSORSWITCH_STRATEGY"
@@ -94,25 +94,28 @@ def choose(
     x: Tensor,
     gates: Tensor,
     n_out: int,
+    group: int | None,
     training: bool,
     weight: Tensor | None = None,
     plain_allowed: bool = False,
-) -> int:
-    """Return the group size, 0 for dense, or ``PLAIN`` if that is allowed.
+) -> tuple[int, Census | None]:
+    """Return the group size, 0 for dense, or ``PLAIN`` if that is allowed, and the census if made.
 
-    Calibration needs the ``weight``; without it, only earlier results are used.
+    A given ``group`` is returned as it is. Calibration needs the ``weight``; without it, only earlier results are used.
     """
+    if group is not None:
+        return group, None
     rows, n_in, units = len(x), x.shape[1], gates.shape[1]
     if rows * n_in * units * n_out <= TINY:
-        return 0
-    known = census(gates, keep=training)
+        return 0, None
+    known = census(gates)
     prior = cheapest_group(rows, n_in, units, n_out, known.routed, known.share, training)
     if strategy_method() == "rule":
-        return prior
+        return prior, known
     key = _calibration.shape_class(x, units, n_out, known.routed, known.share, training)
     if weight is None:
-        return _calibration.recall(key, prior)
-    return _calibration.fastest(key, prior, x, gates, weight, training, plain_allowed)
+        return _calibration.recall(key, prior), known
+    return _calibration.fastest(key, prior, x, gates, weight, training, plain_allowed), known
 
 
 def _checked(name: str, method: str) -> str:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 
 from tensorswitch._memory import empty
 from tensorswitch.switched._blocks import accumulator, cut, joined
@@ -34,43 +33,36 @@ class Census:
 
     ``flipped`` marks the flipped units, or is None if there are none; ``routed`` is the fraction
     of gates that take part in routing after that; ``share`` is the fraction of flipped units.
+    Plans are added when they are made. It is passed on with the gates and never looked up by them:
+    compiled code writes new gates into the same tensor without raising its version.
     """
 
-    version: int
     flipped: Tensor | None
     routed: float
     share: float
     plans: dict[tuple[int, int, int, bool], list[Plan]] = field(default_factory=dict)
 
 
-# From the forward to the backward pass, as long as the gates exist.
-_known: WeakIdKeyDictionary = WeakIdKeyDictionary()
-
-
-def census(gates: Tensor, keep: bool = False) -> Census:
-    """Return the census of the gates, from memory if ``keep`` was set in an earlier call."""
-    version = -1 if gates.is_inference() else gates._version
-    found: Census | None = _known.get(gates)
-    if found is not None and found.version == version:
-        return found
+def census(gates: Tensor) -> Census:
+    """Return the census of the gates."""
     opened = gates.view(torch.uint8).sum(0, dtype=torch.int32)
-    found = Census(version, *flipped_units(opened, len(gates)))
-    if keep and version >= 0:
-        _known[gates] = found
-    return found
+    return Census(*flipped_units(opened, len(gates)))
 
 
-def map_rows(x: Tensor, gates: Tensor, weight: Tensor, group: int, keep: bool = False) -> Tensor:
-    """Return ``F(x, V)``; ``keep`` remembers the plans for the gradients."""
+def map_rows(
+    x: Tensor, gates: Tensor, weight: Tensor, group: int, known: Census | None = None
+) -> Tensor:
+    """Return ``F(x, V)``; ``known`` is the census of the gates, if there is one."""
     if not weight.is_contiguous() and weight.mT.is_contiguous():
-        return gradients(weight.new_empty(0), gates, weight.mT, x, group, need_weight=False)[0]
+        nothing = weight.new_empty(0)
+        return gradients(nothing, gates, weight.mT, x, group, known, need_weight=False)[0]
     x, weight = x.contiguous(), weight.contiguous()
     if not group:
         dtype, kind = x.dtype, dense_dtype(x, weight)
         x, h, weight = (t.to(kind) for t in (x, gates, weight))
         parts = [dense_forward(part, part_h, weight) for part, part_h in cut(ROW_BLOCK, x, h)]
         return joined(parts).to(dtype)
-    known = census(gates, keep)
+    known = known or census(gates)
     signs = _signs(known, x)
     plans = _plans(known, gates, group, x.dtype, *weight.shape[1:])
     parts = [
@@ -89,6 +81,7 @@ def gradients(
     weight: Tensor,
     delta: Tensor,
     group: int,
+    known: Census | None = None,
     need_x: bool = True,
     need_weight: bool = True,
 ) -> tuple[Tensor, Tensor]:
@@ -101,7 +94,7 @@ def gradients(
     x = x.contiguous() if need_weight else delta
     weight = weight.contiguous() if need_x else weight
     shape, sums = weight.shape, accumulator(x)  # sums over rows need float32 at least
-    known = census(gates) if group else None
+    known = (known or census(gates)) if group else None
     signs = None if known is None else _signs(known, delta)
     plans = None if known is None else _plans(known, gates, group, delta.dtype, *shape[1:])
     h = gates if group else gates.to(delta.dtype)
@@ -141,11 +134,13 @@ def dense_dtype(x: Tensor, weight: Tensor) -> torch.dtype:
     return x.dtype
 
 
-def outer(x: Tensor, gates: Tensor, delta: Tensor, group: int) -> Tensor:
+def outer(
+    x: Tensor, gates: Tensor, delta: Tensor, group: int, known: Census | None = None
+) -> Tensor:
     """Return ``O(x, δ)``."""
     shape = (gates.shape[1], x.shape[1], delta.shape[1])
     weight = x.new_empty(1).expand(shape)  # only its shape and dtype are used
-    return gradients(x, gates, weight, delta, group, need_x=False)[1]
+    return gradients(x, gates, weight, delta, group, known, need_x=False)[1]
 
 
 def _plans(

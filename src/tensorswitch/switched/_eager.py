@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils.weak import WeakIdKeyDictionary
 
 from tensorswitch._checks import autocast_dtype
 from tensorswitch.switched import _compute
@@ -48,15 +49,30 @@ def saved_tensors_are_hooked() -> bool:
     return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
 
 
+# From the forward to the backward pass, as long as the gates exist: the context of a graph that is
+# kept, say with a list of losses, would hold the plans after its tensors are freed.
+_known: WeakIdKeyDictionary = WeakIdKeyDictionary()
+
+
 class EagerLinear(torch.autograd.Function):
     """``F(x, V)`` for a given strategy; ``V`` may have a wider dtype than ``x``."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, gates: Tensor, weight: Tensor, group: int) -> Tensor:
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        gates: Tensor,
+        weight: Tensor,
+        group: int,
+        known: _compute.Census | None,
+    ) -> Tensor:
         # ctx.needs_input_grad is modified during the backward pass, and threads may share a graph.
         ctx.group, ctx.needed = group, (x.requires_grad, weight.requires_grad)
         ctx.save_for_backward(x, gates, weight)
-        return _compute.map_rows(x, gates, weight, group, keep=True)
+        if group:
+            known = known or _compute.census(gates)
+            _known[gates] = known
+        return _compute.map_rows(x, gates, weight, group, known)
 
     @staticmethod
     def backward(ctx: Any, delta: Tensor) -> tuple[Any, ...]:
@@ -73,7 +89,8 @@ class EagerLinear(torch.autograd.Function):
             if grad_weight is not None:
                 grad_weight = grad_weight.to(weight.dtype)
         else:
+            known = _known.get(gates)  # autograd has checked that these gates have not changed
             grad_x, grad_weight = _compute.gradients(
-                x, gates, weight, delta, ctx.group, need_x, need_weight
+                x, gates, weight, delta, ctx.group, known, need_x, need_weight
             )
-        return grad_x if need_x else None, None, grad_weight if need_weight else None, None
+        return grad_x if need_x else None, None, grad_weight if need_weight else None, None, None

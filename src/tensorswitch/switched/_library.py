@@ -50,17 +50,15 @@ def _linear(
 ) -> Tensor:
     if x.device.type != "cpu":
         return _gpu.map_rows(x, gates, weight)
-    if group is None:
-        group = _choice.choose(x, gates, weight.shape[2], training)
-    return _compute.map_rows(x, gates, weight, group, keep=training)
+    group, known = _choice.choose(x, gates, weight.shape[2], group, training)
+    return _compute.map_rows(x, gates, weight, group, known)
 
 
 def _outer(x: Tensor, gates: Tensor, errors: Tensor, group: int | None = None) -> Tensor:
     if x.device.type != "cpu":
         return _gpu.outer(x, gates, errors)
-    if group is None:
-        group = _choice.choose(x, gates, errors.shape[1], True)
-    return _compute.outer(x, gates, errors, group)
+    group, known = _choice.choose(x, gates, errors.shape[1], group, True)
+    return _compute.outer(x, gates, errors, group, known)
 
 
 def _gradients(
@@ -68,9 +66,8 @@ def _gradients(
 ) -> tuple[Tensor, Tensor]:
     if x.device.type != "cpu":
         return _gpu.map_rows(errors, gates, weight.mT), _gpu.outer(x, gates, errors)
-    if group is None:
-        group = _choice.choose(x, gates, weight.shape[2], True)
-    return _compute.gradients(x, gates, weight, errors, group)
+    group, known = _choice.choose(x, gates, weight.shape[2], group, True)
+    return _compute.gradients(x, gates, weight, errors, group, known)
 
 
 def _linear_fake(

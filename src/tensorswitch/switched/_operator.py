@@ -196,18 +196,19 @@ def _map(x: Tensor, gates: Tensor, weight: Tensor, group: int | None) -> Tensor:
         transformed: Tensor = Linear.apply(*_of_one_dtype(x, gates, weight), group)
         return transformed
     elif is_eager(x, gates, weight):
-        if group is None:
-            # What a checkpoint recomputes must save the same tensors.
-            plain_allowed = not saved_tensors_are_hooked()
-            group = choose(x, gates, weight.shape[2], training, weight, plain_allowed)
+        # What a checkpoint recomputes must save the same tensors.
+        plain_allowed = not saved_tensors_are_hooked()
+        group, known = choose(x, gates, weight.shape[2], group, training, weight, plain_allowed)
         if group == PLAIN:
             return plain(*_of_one_dtype(x, gates, weight))
         if autocast_dtype(x.device) is None:
             if weight.dtype != torch.float32:
                 weight = weight.to(x.dtype)
             if not training:
-                return map_rows(x, gates, weight, group)
-            y: Tensor = EagerLinear.apply(x, gates, weight, group)  # type: ignore[no-untyped-call]
+                return map_rows(x, gates, weight, group, known)
+            y: Tensor = EagerLinear.apply(  # type: ignore[no-untyped-call]
+                x, gates, weight, group, known
+            )
             return y
     result: Tensor = linear_op(*_of_one_dtype(x, gates, weight), group, training)
     return result
