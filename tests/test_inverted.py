@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tensorswitch import algebra
+from tensorswitch import SwitchedLinear, algebra
 from tensorswitch.inverted import with_pseudo_gradients
 from tensorswitch.switched import switched_linear
 from tensorswitch.switches import combine_gates
@@ -59,9 +59,24 @@ def test_a_gate_of_zero_length_gets_a_zero_pseudo_gradient(scale):
         gate_weights[0][1] *= scale
         gate_weights[1][2] *= scale
     readout(x, gate_weights, weight).sum().backward()
-    for w, row in zip(gate_weights, (1, 2), strict=True):
-        assert w.grad.isfinite().all()
+    error = weight.sum(-1).expand(len(x), *weight.shape[:-1])
+    expected = algebra.pseudo_gradients(x, [w.detach() for w in gate_weights], error)
+    for w, row, other in zip(gate_weights, (1, 2), expected, strict=True):
         assert (w.grad[row] == 0).all()
+        assert_close(w.grad, other)
+
+
+@pytest.mark.parametrize(("dtype", "scale"), [(torch.float32, 1e-20), (torch.float16, 1e-3)])
+def test_small_gate_weights_leave_the_value_alone(dtype, scale):
+    layer = SwitchedLinear(4, 8, 3, learn_gates="ibp", gate_bias=True, dtype=dtype)
+    with torch.no_grad():
+        layer.gate_weight[0] *= scale
+    x = torch.randn(5, 4).to(dtype)
+    y = layer(x)
+    with torch.no_grad():
+        assert torch.equal(y, layer(x))
+    y.sum().backward()
+    assert layer.gate_weight.grad.isfinite().all()
 
 
 def test_combined_gates_are_open_chains_newest_layer_first():

@@ -201,8 +201,8 @@ def pseudo_gradients(x: Tensor, weights: Sequence[Tensor], error: Tensor) -> lis
     """Return ``∂L/∂W_l = ∂L/∂A_0 · (∂A_1/∂A_0)† … (∂A_l/∂A_{l-1})† · ∂A_l/∂W_l`` (Eq. 6).
 
     The pseudoinverse of the contraction with ``W_l`` is the contraction with the rows of ``W_l``,
-    each divided by its squared length. It takes the error from ``A_{l-1}`` to ``A_l``, where it
-    meets ``∂A_l/∂W_l = A_{l-1}``.
+    each divided by its squared length; rows of zeros stay as they are. It takes the error from
+    ``A_{l-1}`` to ``A_l``, where it meets ``∂A_l/∂W_l = A_{l-1}``.
 
     Parameters
     ----------
@@ -220,7 +220,9 @@ def pseudo_gradients(x: Tensor, weights: Sequence[Tensor], error: Tensor) -> lis
     """
     rows, results = len(x), []
     for w, a in zip(weights, auxiliary(x, weights), strict=False):
-        error = contract(error, w / w.square().sum(1, keepdim=True))
+        squared = w.square().sum(1, keepdim=True)
+        zero = squared < torch.finfo(w.dtype).tiny
+        error = contract(error, torch.where(zero, 0, w / squared))
         chains = error.reshape(rows, -1, len(w)), a.reshape(rows, -1, *w.shape)
         results.append(torch.einsum("buj,buji->ji", *chains))
     return results

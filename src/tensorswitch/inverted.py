@@ -9,8 +9,8 @@ The expanded errors are never formed: ``U`` takes one pass over ``V`` for a whol
 network, ``V`` is contracted with the ``v`` of one layer after another, and the errors are weighted
 by the gates of the layers above. ``G ∘ h`` takes the place of the gradient of the scores
 ``s = W x`` in ordinary backpropagation; from there autograd computes the rest, for linear and
-convolutional gates alike. To autograd the pseudo-gradient is the gradient of ``(s ∘ h) U`` with
-constant ``h`` and ``U``, whose value is subtracted again.
+convolutional gates alike. To autograd the pseudo-gradient is the gradient of ``((s − s₀) ∘ h) U``
+with constant ``h``, ``U`` and ``s₀ = s``, whose value is zero.
 
 References
 ----------
@@ -58,8 +58,8 @@ def with_pseudo_gradients(
     weight : Tensor of shape (n_L, …, n_1, n_0, out_features)
         Analysis weights.
     gate_weights : sequence of Tensor
-        For each layer ``W_l``, of shape (n_l, n_{l-1}). Rows of zeros get a pseudo-gradient of
-        zero.
+        For each layer ``W_l``, of shape (n_l, n_{l-1}). Rows of zeros, or so small that
+        their squared length is not a normal number, get a pseudo-gradient of zero.
     target : int64 Tensor of shape (pairs,), optional
         Row of ``y`` that each row of scores contributes to. By default the same row.
     gate_bias : Tensor of shape (n_1,), optional
@@ -92,16 +92,17 @@ def with_pseudo_gradients(
     """
     exact = autocast_dtype(y.device) is not None
     with torch.autocast(y.device.type, enabled=False) if exact else nullcontext():
-        total: Tensor | None = None
+        nothing: Tensor | None = None  # zero, but its gradient is not
         u = weight.detach()
+        u = u.to(torch.promote_types(u.dtype, torch.float32))  # squares leave the range of float16
         for layer, (s, h, w) in enumerate(zip(scores, gates, gate_weights, strict=True)):
             first = (gate_bias, constant) if layer == 0 else (None, None)
             u = _contract(u.reshape(-1, *w.shape, u.shape[-1]), w.detach(), *first)
-            passed, above = s.to(u.dtype) * h, gates[layer + 1 :]  # u: (units above, n_l, out)
+            passed, above = (s - s.detach()).to(u.dtype) * h, gates[layer + 1 :]
+            # u: (units above, n_l, out)
             part = switched_linear(passed, combine_gates(above), u) if above else passed @ u[0]
-            total = part if total is None else total + part
-        assert total is not None
-        nothing = total - total.detach()  # zero, but its gradient is not
+            nothing = part if nothing is None else nothing + part
+        assert nothing is not None
     nothing = nothing.to(y.dtype)
     return y + nothing if target is None else y.index_add(0, target, nothing)
 
@@ -110,12 +111,10 @@ def _contract(
     u: Tensor, w: Tensor, bias: Tensor | None = None, constant: Tensor | None = None
 ) -> Tensor:
     """Return ``Σ_i u[…, j, i, :] v_ji`` with ``v_j = w_j / ‖w_j‖²``, or 0 where ``w_j`` is 0."""
+    w = (w if bias is None else torch.cat([w, bias.detach()[:, None]], 1)).to(u.dtype)
     squared = w.square().sum(1, keepdim=True)
-    if bias is not None:
-        bias = bias.detach().unsqueeze(1)
-        squared = squared + bias.square()
-    inverse = torch.where(squared > 0, 1 / squared, 0)
-    result = ((w * inverse)[:, None, :] @ u).squeeze(-2)
+    v = torch.where(squared < torch.finfo(u.dtype).tiny, 0, w / squared)
+    result = (v[:, None, : u.shape[-2]] @ u).squeeze(-2)
     if bias is None or constant is None:
         return result
-    return result + bias * inverse * constant.detach()
+    return result + v[:, -1:] * constant.detach()
