@@ -7,7 +7,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from tensorswitch import SwitchedConv2d, SwitchedLinear, TensorSwitching
-from tensorswitch.models import KINDS, build, cnn, load_model, mlp, networks, save_model
+from tensorswitch.models import KINDS, build, cnn, load_model, mlp, save_model
 
 
 def kinds_of(network):
@@ -101,7 +101,7 @@ def test_saved_and_loaded_it_computes_the_same(network, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]
 
 
-def test_a_broken_file_is_named(tmp_path):
+def test_a_broken_file_is_named(tmp_path, monkeypatch):
     path = tmp_path / "model.safetensors"
     with pytest.raises(FileNotFoundError, match=r"model\.safetensors does not exist"):
         load_model(path)
@@ -111,6 +111,7 @@ def test_a_broken_file_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"model\.safetensors is damaged or not a safetensors"):
         load_model(path)
     network.description = {**network.description, "depth": 1, "width": [4], "ts_layers": [1]}
+    monkeypatch.setattr("tensorswitch.models.files._check_description", lambda network: None)
     save_model(network, path)
     with pytest.raises(
         ValueError,
@@ -162,6 +163,22 @@ def test_blocks_of_different_lengths():
 
 
 @pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda network: network.append(nn.ReLU()), "was changed after it was built"),
+        (lambda network: network.append(nn.Linear(3, 3)), "was changed after it was built"),
+        (lambda network: network[:1], "without their description; save its state_dict"),
+        (lambda network: nn.Linear(2, 3), "got Linear without their description"),
+    ],
+)
+def test_networks_that_would_be_read_as_others_are_not_written(tmp_path, change, message):
+    network = change(mlp(4, 3, kind="ts-lrc", depth=2, width=8))
+    with pytest.raises(ValueError, match=message):
+        save_model(network, tmp_path / "m")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
     "change",
     [
         {"width": [100_000_000], "depth": 1},
@@ -175,10 +192,11 @@ def test_a_crafted_description_is_refused_before_anything_is_allocated(
 ):
     network = mlp(4, 3, kind="ts-lrc", depth=1, width=8)
     network.description.update(change)
-    save_model(network, tmp_path / "m")
-    monkeypatch.setattr(
-        networks, "available_memory", lambda: 2.0**60
-    )  # or the machine would refuse
+    with monkeypatch.context() as patch:
+        patch.setattr("tensorswitch.models.files._check_description", lambda network: None)
+        save_model(network, tmp_path / "m")
+    # Or the machine would refuse.
+    monkeypatch.setattr("tensorswitch._memory.available_memory", lambda: 2.0**60)
     start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(
         ValueError, match="does not contain the weights that its description requires"

@@ -71,6 +71,16 @@ def empty(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Ten
     return torch.frombuffer(memory, dtype=dtype).view(shape)
 
 
+def check_memory(needed: float, what: str, advice: str = "") -> None:
+    """Raise a readable error if so many bytes do not fit in memory."""
+    available = available_memory()
+    if needed > available:
+        raise MemoryError(
+            f"{what}, {needed / 2**30:.3g} GB, but {available / 2**30:.3g} GB of memory are "
+            f"available{advice}"
+        )
+
+
 def available_memory() -> float:
     """Return how many bytes can be allocated now, on the machine or in its container."""
     available = math.inf

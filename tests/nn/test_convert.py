@@ -35,7 +35,40 @@ class Tied(nn.Module):
         return nn.functional.linear(code, self.encoder.weight.t())
 
 
+class TiedModules(nn.Module):
+    """An autoencoder of two modules that have the same weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.middle, self.other = nn.Linear(4, 8), nn.Linear(8, 4), nn.Linear(4, 8)
+        self.other.weight = self.encoder.weight
+
+    def forward(self, x):
+        return self.other(self.middle(torch.relu(self.encoder(x))))
+
+
+class Viewed(nn.Module):
+    """Convolutions whose output is flattened by ``view``, which needs contiguous numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 6, 3), nn.Conv2d(6, 8, 3)
+        self.last = nn.Linear(8 * 2 * 2, 5)
+
+    def forward(self, x):
+        x = F.max_pool2d(torch.relu(self.second(torch.relu(self.first(x)))), 3)
+        return self.last(x.view(-1, 8 * 2 * 2))
+
+
+def hooked(layer):
+    """Return a network one of whose layers has a hook that changes its output."""
+    network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    network[layer].register_forward_hook(lambda module, inputs, output: 2 * output)
+    return network
+
+
 NETWORKS = {
+    "view": (Viewed, (3, 10, 10), [nn.Sequential]),
     "mlp": (
         lambda: nn.Sequential(
             nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 7), nn.ReLU(), nn.Linear(7, 3)
@@ -196,11 +229,48 @@ def test_dropout_of_units_is_dropout_of_gates():
             "'0': '2' drops all units",
         ),
         (Tied(), None, "'encoder': 'encoder.weight' is also used outside of its layer"),
+        (TiedModules(), None, "'encoder': 'encoder.weight' is also used by 'other'"),
+        (hooked(0), None, "'0': '0' has forward hooks"),
+        (hooked(1), None, "'0': '1' has forward hooks"),
+        (nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)), [], "layers is empty"),
     ],
 )
 def test_what_cannot_be_converted_is_refused_with_a_reason(network, layers, message):
     with pytest.raises(ValueError, match=message):
         convert(network, layers)
+
+
+def test_one_layer_may_be_named():
+    network = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1))
+    assert isinstance(convert(network, "0").get_submodule("0"), SwitchedLinear)
+
+
+def test_flatten_with_keywords():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.last = nn.Conv2d(1, 2, 3), nn.Linear(2 * 4, 3)
+
+        def forward(self, x):
+            return self.last(torch.flatten(torch.relu(self.conv(x)), start_dim=1))
+
+    network, x = Net(), torch.randn(2, 1, 4, 4)
+    assert_close(convert(network)(x), network(x))
+
+
+def test_weights_are_not_drawn_before_they_are_copied():
+    hidden, output = nn.Linear(4, 8), nn.Linear(8, 3)
+    state = torch.get_rng_state()
+    SwitchedLinear.from_relu(hidden, output)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_layers_that_do_not_fit_in_memory_are_named(monkeypatch):
+    monkeypatch.setattr("tensorswitch._memory.available_memory", lambda: 2.0**20)
+    network = nn.Sequential(nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 128))
+    with pytest.raises(MemoryError, match=r"has 2\.1e\+06 weights, 0\.00781 GB, but .* low rank"):
+        convert(network)
+    convert(network, rank=2)
 
 
 def test_a_norm_above_the_pooling_is_not_fused_below_it():

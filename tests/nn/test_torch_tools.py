@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 from torch import nn
+from torch._subclasses import FakeTensorMode
 from torch.func import functional_call, grad, jacrev, vmap
 from torch.testing import assert_close
 from torch.utils.checkpoint import checkpoint
@@ -142,13 +143,28 @@ def test_exported_with_any_batch(case):
 
 
 @pytest.mark.filterwarnings("ignore")  # torch deprecates its own tracer
-def test_traced(case):
+@pytest.mark.parametrize("learn_gates", [None, "ibp"])
+def test_traced(case, learn_gates):
     build, shape = case
-    layer = build()
+    layer = build(learn_gates=learn_gates)
     x = torch.randn(5, *shape)
-    traced = torch.jit.trace(layer, (x,), check_trace=False)
+    traced = torch.jit.trace(layer, (x,))
     assert_close(traced(x + 1), layer(x + 1), rtol=1e-4, atol=1e-5)
     assert "tensorswitch::" not in str(traced.inlined_graph)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("pool", [None, 2])
+def test_maxout_traced(pool):
+    layer = SwitchedConv2d(2, 6, 3, 3, switch="maxout", pool=pool)
+    x = torch.randn(5, 2, 8, 8)
+    assert_close(torch.jit.trace(layer, (x,))(x + 1), layer(x + 1))
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_convolutions_keep_the_memory_format(memory_format):
+    x = torch.randn(5, 3, 8, 8).to(memory_format=memory_format)
+    assert SwitchedConv2d(3, 4, 6, 3)(x).stride() == nn.Conv2d(3, 6, 3)(x).stride()
 
 
 @pytest.mark.parametrize("learn_gates", [None, "ibp"])
@@ -189,3 +205,9 @@ def test_on_the_meta_device(name):
         assert y.shape == build()(torch.randn(3, *shape)).shape
         y.sum().backward()
         assert layer.weight.grad.shape == layer.weight.shape
+
+
+def test_pooled_under_a_fake_mode():
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        y = SwitchedConv2d(2, 6, 3, 3, padding=1, pool=2)(torch.randn(5, 2, 8, 8))
+    assert y.shape == (5, 3, 4, 4)

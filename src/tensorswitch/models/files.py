@@ -24,7 +24,7 @@ def save_model(
     Parameters
     ----------
     network : Network
-        Network to save.
+        Network of :func:`~tensorswitch.models.mlp` or :func:`~tensorswitch.models.cnn`.
     path : str or Path
         File to write.
     extra : dict of Tensor, optional
@@ -32,10 +32,17 @@ def save_model(
     **notes : Any
         Values to store as JSON in the header, next to the description of the network.
 
+    Raises
+    ------
+    ValueError
+        If layers were added, removed or changed since the network was built, so that the file
+        would not be read as this network.
+
     See Also
     --------
     load_model : Read the file.
     """
+    _check_description(network)
     tensors = {
         f"model.{name}": t.detach().cpu().contiguous() for name, t in network.state_dict().items()
     }
@@ -109,6 +116,24 @@ def load_model_with_extra(path: str | Path) -> tuple[Network, dict[str, Tensor],
             f"{path} does not contain the weights that its description requires: {error}"
         ) from error
     return network, extra, header.get("notes", {})
+
+
+def _check_description(network: Network) -> None:
+    """Raise unless the description builds the layers that the network has."""
+    description = getattr(network, "description", None)
+    advice = "save its state_dict() with safetensors.torch.save_file instead"
+    if not isinstance(description, dict):
+        raise ValueError(
+            f"only networks that mlp or cnn have built can be saved, got {type(network).__name__} "
+            f"without their description; {advice}"
+        )
+    with torch.device("meta"):
+        built = build(description)
+    if repr(built) != repr(network):
+        raise ValueError(
+            "the network was changed after it was built, so its description would not build it "
+            f"again; {advice}"
+        )
 
 
 def _with_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -28,7 +28,7 @@ from typing import Any
 from torch import nn
 
 from tensorswitch._checks import check_positive
-from tensorswitch._memory import available_memory
+from tensorswitch._memory import check_memory
 from tensorswitch.nn import JointSwitching, SwitchedConv2d, SwitchedLinear, TensorSwitching
 
 __all__ = ["KINDS", "Network", "build", "cnn", "mlp"]
@@ -315,12 +315,7 @@ def _count(n_in: int, out: int, kind: str, widths: Sequence[int], ts: set[int]) 
 
 def _check_memory(weights: int, what: str) -> None:
     """Raise a readable error if the weights alone do not fit in memory."""
-    needed, available = 4 * weights, available_memory()
-    if needed > available:
-        raise MemoryError(
-            f"a network of {what} has {weights:.3g} weights, {needed / 2**30:.3g} GB, "
-            f"but {available / 2**30:.3g} GB of memory are available"
-        )
+    check_memory(4 * weights, f"a network of {what} has {weights:.3g} weights")
 
 
 def _check_layers(name: str, count: int) -> None:

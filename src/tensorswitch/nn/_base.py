@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tensorswitch._checks import check_dtype_device, check_floating
+from tensorswitch._memory import check_memory
 from tensorswitch.nn._relu import bias_or_zeros
 from tensorswitch.switches import Switch, as_switch
 
@@ -43,6 +44,11 @@ class Switching(nn.Module):
         if self.learn_gates is None:
             weight, bias = weight.detach(), None if bias is None else bias.detach()
         return F.linear(x.detach(), weight, bias)
+
+    def _learns(self, scores: Tensor) -> bool:
+        """Return whether a pseudo-gradient is wanted; a trace runs where there is none."""
+        tracing = not torch.compiler.is_compiling() and torch._C._is_tracing()
+        return scores.requires_grad and not tracing
 
     def _reset(self, gate_weights: Sequence[Tensor], zeros: Sequence[Tensor | None]) -> None:
         for w in gate_weights:
@@ -120,17 +126,42 @@ class OneLayer(Switching):
         kept = torch.rand(gates.shape, device=gates.device) >= self.dropout
         return gates & kept, 1 / (1 - self.dropout)
 
-    def _copy_relu(self, hidden: nn.Linear | nn.Conv2d, output: nn.Linear | nn.Conv2d) -> None:
-        """Take over the weights of a ReLU layer and its readout, which has a 1×1 kernel."""
+    @classmethod
+    def _from_relu(
+        cls,
+        hidden: nn.Linear | nn.Conv2d,
+        output: nn.Linear | nn.Conv2d,
+        *sizes: Any,
+        **settings: Any,
+    ) -> Self:
+        """Return a layer with the weights of a ReLU layer and its readout, of a 1×1 kernel."""
         columns = output.weight.flatten(1).t()  # (gates, outputs)
         lead = (len(columns), *[1] * (hidden.weight.dim() - 1))
+        if hidden.weight.is_cpu:
+            count = hidden.weight.numel() * columns.shape[1]
+            check_memory(
+                count * hidden.weight.element_size(),
+                f"a TS layer for {tuple(hidden.weight.shape)} hidden and "
+                f"{tuple(output.weight.shape)} readout weights has {count:.3g} weights",
+                "; layers of low rank need less (rank= of convert, or CompressedSwitching)",
+            )
+        self: Self = nn.utils.skip_init(
+            cls,
+            *sizes,
+            output.bias is not None,
+            gate_bias=hidden.bias is not None,
+            device=hidden.weight.device,
+            dtype=hidden.weight.dtype,
+            **settings,
+        )
         self.gate_weight.copy_(hidden.weight)
-        self.weight.copy_(hidden.weight[..., None] * columns.reshape(*lead, -1))
+        torch.mul(hidden.weight[..., None], columns.reshape(*lead, -1), out=self.weight)
         if self.gate_bias is not None and self.constant is not None:
             self.gate_bias.copy_(bias_or_zeros(hidden))
             self.constant.copy_(self.gate_bias[:, None] * columns)
         if self.bias is not None:
             self.bias.copy_(bias_or_zeros(output))
+        return self
 
     def _settings(self) -> str:
         return (

@@ -132,7 +132,7 @@ class SwitchedConv2d(OneLayer):
         if scale != 1:
             routes, patches, scores = replace(routes, gates=gates), patches * scale, scores * scale
         y = self._read(patches, routes, scale)
-        if scores.requires_grad:
+        if self._learns(scores):
             if routes.source is not None:
                 scores = scores.index_select(0, routes.source)
             y = with_pseudo_gradients(
@@ -145,8 +145,11 @@ class SwitchedConv2d(OneLayer):
                 gate_bias=self.gate_bias,
                 constant=self.constant,
             )
-        y = y.view(-1, height * width, self.out_channels).transpose(1, 2)
-        return y.reshape(*lead, self.out_channels, height, width)
+        y = y.view(-1, height, width, self.out_channels).permute(0, 3, 1, 2)
+        # As nn.Conv2d: in channels-last, which the rows have, only if the input is.
+        if x.is_contiguous() or not x.is_contiguous(memory_format=torch.channels_last):
+            y = y.contiguous()
+        return y if len(lead) == 1 else y.reshape(*lead, *y.shape[1:])
 
     def route(self, x: Tensor) -> tuple[Tensor, Tensor, Routes, tuple[int, int]]:
         """Return the patches of images and where they go.
@@ -270,23 +273,19 @@ class SwitchedConv2d(OneLayer):
                 f"hidden has out_channels {hidden.out_channels} but "
                 f"output has in_channels {output.in_channels}"
             )
-        layer = cls(
+        return cls._from_relu(
+            hidden,
+            output,
             hidden.in_channels,
             hidden.out_channels,
             output.out_channels,
-            hidden.kernel_size,  # type: ignore[arg-type]
-            hidden.stride,  # type: ignore[arg-type]
-            hidden.padding,  # type: ignore[arg-type]
-            output.bias is not None,
+            hidden.kernel_size,
+            hidden.stride,
+            hidden.padding,
             pool=pool,
             learn_gates=learn_gates,
-            gate_bias=hidden.bias is not None,
             dropout=dropout,
-            device=hidden.weight.device,
-            dtype=hidden.weight.dtype,
         )
-        layer._copy_relu(hidden, output)
-        return layer
 
 
 def check_convolution(name: str, layer: nn.Conv2d) -> None:

@@ -48,7 +48,7 @@ class _Tracer(fx.Tracer):
 
 
 def convert(
-    module: nn.Module, layers: Sequence[str] | None = None, *, rank: int | None = None
+    module: nn.Module, layers: str | Sequence[str] | None = None, *, rank: int | None = None
 ) -> fx.GraphModule:
     """Return a copy of a ReLU network in which hidden layers are TS layers.
 
@@ -69,7 +69,7 @@ def convert(
     ----------
     module : torch.nn.Module
         Network that :mod:`torch.fx` can trace. It is not modified.
-    layers : sequence of str, optional
+    layers : str or sequence of str, optional
         Names of the hidden layers to convert, as in ``module.named_modules()``. By default all
         that can be converted; of two that share a layer, the one closer to the input.
     rank : int, optional
@@ -101,6 +101,10 @@ def convert(
     """
     if rank is not None:
         check_positive(rank=rank)
+    if isinstance(layers, str):
+        layers = [layers]
+    if layers is not None and not len(layers):
+        raise ValueError("layers is empty; name the layers to convert, or None for all")
     try:
         root = copy.deepcopy(module)
         graph = _Tracer().trace(root)
@@ -164,6 +168,7 @@ def _match(network: fx.GraphModule, name: str) -> _Match:
             match.output = node
             _check_pair(hidden, layer, match)
             _check_weights_are_its_own(network, match)
+            _check_hooks(network, match)
             return match
         relu = _step(match, node, layer, relu)
         match.between.append(node)
@@ -176,6 +181,20 @@ def _check_weights_are_its_own(network: fx.GraphModule, match: _Match) -> None:
         for node in network.graph.nodes:
             if node.op == "get_attr" and str(node.target).startswith(f"{layer}."):
                 raise _RefusedError(f"{node.target!r} is also used outside of its layer")
+        own = network.get_submodule(layer)
+        for name, parameter in own.named_parameters():
+            for place, module in network.named_modules():
+                held = any(p is parameter for p in module.parameters(recurse=False))
+                if held and module not in own.modules():
+                    raise _RefusedError(f"'{layer}.{name}' is also used by {place!r}")
+
+
+def _check_hooks(network: fx.GraphModule, match: _Match) -> None:
+    """Raise if a module of the match has forward hooks, which the TS layer would not call."""
+    for node in (match.hidden, *match.between, match.output):
+        layer: Any = _module(network, node)
+        if layer is not None and (layer._forward_hooks or layer._forward_pre_hooks):
+            raise _RefusedError(f"{node.target!r} has forward hooks")
 
 
 def _chain(node: fx.Node) -> Iterator[fx.Node]:
@@ -235,7 +254,9 @@ def _window(layer: nn.MaxPool2d) -> tuple[int, int]:
 def _is_flatten(node: fx.Node, layer: nn.Module | None) -> bool:
     if isinstance(layer, nn.Flatten):
         return layer.start_dim == 1 and layer.end_dim == -1
-    return layer is None and node.target in FLATTEN and node.args[1:] == (1,) and not node.kwargs
+    given: dict[str, Any] = dict(zip(("start_dim", "end_dim"), node.args[1:], strict=False))
+    start_end = {"start_dim": 0, "end_dim": -1, **given, **node.kwargs}
+    return layer is None and node.target in FLATTEN and start_end == {"start_dim": 1, "end_dim": -1}
 
 
 def _check_pair(

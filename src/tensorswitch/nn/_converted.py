@@ -87,11 +87,11 @@ def convolution_below(
     one.weight = nn.Parameter(
         above.weight.detach().permute(0, 2, 3, 1).flatten(0, 2)[..., None, None]
     )
-    layer = SwitchedConv2d.from_relu(hidden, one, pool=pool, dropout=dropout)
-    if (kh, kw) == (1, 1) and above.stride == (1, 1) and above.padding == (0, 0):
+    alone = (kh, kw) == (1, 1) and above.stride == (1, 1) and above.padding == (0, 0)
+    if alone:
         one.bias = above.bias
-        return SwitchedConv2d.from_relu(hidden, one, pool=pool, dropout=dropout)
-    return nn.Sequential(layer, ShiftedSum(above))
+    layer = SwitchedConv2d.from_relu(hidden, one, pool=pool, dropout=dropout)
+    return layer if alone else nn.Sequential(layer, ShiftedSum(above))
 
 
 @torch.no_grad()

@@ -149,7 +149,7 @@ class TensorSwitching(Switching):
             gates.append(h)
         copies = F.pad(x, (0, 1), value=1.0) if len(self.gate_biases) else x
         y = switched_linear(copies, combine_gates(gates), self.weight.flatten(0, -3), self.bias)
-        if any(s.requires_grad for s in scores):
+        if any(self._learns(s) for s in scores):
             y = with_pseudo_gradients(y, scores, gates, self.weight, self._extended_gates())
         return y if len(lead) == 1 else y.reshape(*lead, self.out_features)
 

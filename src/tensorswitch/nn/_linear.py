@@ -115,7 +115,7 @@ class SwitchedLinear(OneLayer):
         y = switched_linear(x, h, self.weight, self.bias)
         if self.constant is not None:
             y = y + (h.to(y.dtype) * scale) @ self.constant
-        if scores.requires_grad:
+        if self._learns(scores):
             y = with_pseudo_gradients(
                 y,
                 [scores],
@@ -184,16 +184,5 @@ class SwitchedLinear(OneLayer):
         True
         """
         check_relu_layers([hidden], output)
-        layer = cls(
-            hidden.in_features,
-            hidden.out_features,
-            output.out_features,
-            output.bias is not None,
-            learn_gates=learn_gates,
-            gate_bias=hidden.bias is not None,
-            dropout=dropout,
-            device=hidden.weight.device,
-            dtype=hidden.weight.dtype,
-        )
-        layer._copy_relu(hidden, output)
-        return layer
+        sizes = hidden.in_features, hidden.out_features, output.out_features
+        return cls._from_relu(hidden, output, *sizes, learn_gates=learn_gates, dropout=dropout)

@@ -182,7 +182,8 @@ class Routes:
 
 
 def _check_range(name: str, index: Tensor, rows: int | None) -> None:
-    if torch.compiler.is_compiling() or index.device.type != "cpu" or not index.numel():
+    fake = torch.compiler.is_compiling() or type(index) is not Tensor
+    if fake or index.device.type != "cpu" or not index.numel():
         return  # the values are not known yet, or reading them would synchronise with the device
     least, most = int(index.min()), int(index.max())
     if least < 0 or (rows is not None and most >= rows):

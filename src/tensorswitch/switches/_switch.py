@@ -205,7 +205,8 @@ class Maxout(Switch):
         units = scores.reshape(rows, gates // self.pieces, self.pieces)
         nan = units.isnan()
         winner = torch.where(nan, -torch.inf, units).argmax(2, keepdim=True)
-        return (torch.zeros_like(nan).scatter_(2, winner, True) & ~nan).view(rows, gates)
+        pieces = torch.arange(self.pieces, device=scores.device)
+        return ((pieces == winner) & ~nan).view(rows, gates)
 
     def units(self, scores: Tensor) -> Tensor:
         """Return the highest score of each unit.
