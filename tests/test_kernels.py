@@ -11,8 +11,10 @@ from benchmarks.kernels import prepared
 from tensorswitch import TensorSwitching
 from tensorswitch.kernels import (
     TILE,
+    KernelTiles,
     equivalent_kernels,
     finite_kernel,
+    kernel_product,
     ntk_kernel,
     ss_kernel,
     ts_kernel,
@@ -304,3 +306,22 @@ def test_a_gradient_that_would_be_lost_is_refused(kernel):
         kernel(x)
     with torch.no_grad():
         assert torch.equal(kernel(x), kernel(x.detach()))
+
+
+@pytest.mark.parametrize(
+    ("v", "error", "message"),
+    [
+        (torch.ones(4), ValueError, "V"),
+        (torch.ones(4, 1, dtype=torch.float64), TypeError, "V is torch.float64"),
+        (torch.ones(5, 1), ValueError, "X has 4 rows but V has 5"),
+    ],
+)
+def test_wrong_vectors_are_named(v, error, message):
+    with pytest.raises(error, match=message):
+        KernelTiles(torch.randn(4, 3)) @ v
+
+
+@pytest.mark.parametrize("part", [-1, 3])
+def test_parts_are_numbered_from_zero(part):
+    with pytest.raises(ValueError, match=f"part must be between 0 and parts - 1 = 2, got {part}"):
+        kernel_product(torch.randn(4, 3), torch.ones(4, 1), part=part, parts=3)

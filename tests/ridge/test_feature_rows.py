@@ -115,3 +115,19 @@ def test_a_full_disk_is_named(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         FeatureRows(10, 10, 1, memory=0, folder=tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sample_weight": -torch.ones(4)}, "must not be negative"),
+        ({"sample_weight": torch.full((4,), torch.nan)}, "sample_weight contains NaN"),
+        ({"sample_weight": torch.full((4,), torch.inf)}, "sample_weight contains NaN or infinity"),
+        ({"targets": torch.full((4, 1), 1e39, dtype=torch.float64)}, "targets contains NaN or inf"),
+    ],
+)
+def test_wrong_targets_and_weights_are_refused(change, message):
+    rows = FeatureRows(4, 3, 1)
+    with pytest.raises(ValueError, match=message):
+        rows.append(torch.randn(4, 3), **{"targets": torch.ones(4, 1), **change})
+    assert len(rows) == 0

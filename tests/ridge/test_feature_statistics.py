@@ -112,3 +112,13 @@ def test_a_constant_feature_gets_no_weight_at_any_scale():
         if scale == 1.0:
             expected = outputs
         torch.testing.assert_close(outputs, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("offset", "warns"), [(0.0, False), (10.0, False), (200.0, True)])
+def test_features_far_from_zero_are_named(offset, warns, caplog):
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(2000, 3, generator=generator) + offset
+    z[:, 2] = 1  # constant features are no reason to warn
+    statistics = FeatureStatistics(3, 1).update(z, z[:, :1] - offset)
+    statistics.solve(1e-2, fit_intercept=True)
+    assert ("means of 2 features are so large" in caplog.text) == warns

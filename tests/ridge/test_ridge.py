@@ -10,6 +10,7 @@ from tensorswitch.ridge import (
     RidgeStatistics,
     Solution,
     apply_readout,
+    solve,
     solve_dual,
     solve_matrix_free,
 )
@@ -245,3 +246,28 @@ def test_maxout_gates_are_those_of_the_network(solver, gates, tmp_path):
     )
     statistics.save(tmp_path / "s")
     assert RidgeStatistics.load(tmp_path / "s").switch == Maxout(2)
+
+
+@pytest.mark.parametrize("solver", ["streaming", "matrix-free", "dual"])
+def test_an_offset_of_the_targets_only_moves_the_intercept(solver):
+    x, _, gate_weights, weight = problem((8,), rows=2000)
+    x, weight, gate_weights = x.float(), weight.float(), [w.float() for w in gate_weights]
+    y = x.abs().sum(1, keepdim=True)
+    options = {"solver": solver, "fit_intercept": True, "sample_weight": weight, "tol": 1e-6}
+    plain = solve(x, y, gate_weights, 1.0, **options)
+    moved = solve(x, y + 1000, gate_weights, 1.0, **options)
+    assert_close(moved.weight, plain.weight, rtol=0, atol=1e-3)
+    assert_close(moved.intercept, plain.intercept + 1000, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("start", "error", "message"),
+    [
+        (torch.zeros(5, 4, 1, dtype=torch.float64), ValueError, "start has size 1 on axis 2"),
+        (torch.zeros(5, 4, 2), TypeError, "start is torch.float32"),
+    ],
+)
+def test_a_wrong_start_is_named(start, error, message):
+    x, targets, gate_weights, _ = problem((5,))
+    with pytest.raises(error, match=message):
+        solve_matrix_free(x, targets, gate_weights, start=start)

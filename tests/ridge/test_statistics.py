@@ -274,3 +274,40 @@ def test_merged_sums_stay_in_the_range_of_their_type():
         parts[0].merge(parts[1])
     assert torch.equal(parts[0].gram, before)
     assert parts[0].rows == 20
+
+
+def test_sums_of_float32_rows_are_exact_in_float64():
+    """After 19,950 of 20,000 rows are removed, those of the other 50 are left."""
+    generator = torch.Generator().manual_seed(0)
+    gate_weights = [torch.randn(8, 5, generator=generator)]
+    x, y = (torch.randn(20_000, n, generator=generator) for n in (5, 1))
+    statistics = RidgeStatistics(gate_weights, 1, dtype=torch.float64).update(x, y)
+    for start in range(50, len(x), 1330):
+        statistics.remove(x[start : start + 1330], y[start : start + 1330])
+    expected = RidgeStatistics(gate_weights, 1, dtype=torch.float64).update(x[:50], y[:50])
+    assert_close(statistics.gram, expected.gram, rtol=0, atol=1e-9)
+    assert_close(statistics.cross, expected.cross, rtol=0, atol=1e-9)
+
+
+def test_without_processes_the_sums_stay_whole():
+    statistics = RidgeStatistics([torch.randn(3, 4)], 1).update(torch.randn(9, 4), torch.ones(9, 1))
+    with pytest.raises(ValueError, match="no process group"):
+        statistics.all_reduce()
+    assert statistics.solve(1.0).weight.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_narrow_types_are_refused(dtype):
+    with pytest.raises(TypeError, match=r"gate_weights\[0\] is .* sums over rows need"):
+        RidgeStatistics([torch.randn(3, 4, dtype=dtype)], 1)
+
+
+@pytest.mark.parametrize(
+    ("fold", "message"),
+    [([0, 1, 1], "got list"), (torch.tensor([0.0, 1.0, 1.5]), "got torch.float32")],
+)
+def test_folds_are_integers(fold, message):
+    statistics = RidgeStatistics([torch.randn(3, 4)], 1, folds=2)
+    with pytest.raises(TypeError, match=f"fold must be a tensor of integers, {message}"):
+        statistics.update(torch.randn(3, 4), torch.ones(3, 1), fold=fold)
+    assert statistics.rows == 0

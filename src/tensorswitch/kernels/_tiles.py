@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tensorswitch._checks import check_dtype_device, check_shape
 from tensorswitch._memory import empty
 from tensorswitch.kernels._inputs import (
     UnitRows,
@@ -65,6 +66,8 @@ class KernelTiles:
         parts: int = 1,
     ) -> None:
         self._key = (check_kind(kind), check_depth(depth))
+        if not 0 <= part < parts:
+            raise ValueError(f"part must be between 0 and parts - 1 = {parts - 1}, got {part}")
         x = as_tensor("X", X)
         self._rows = UnitRows(x)
         self._diagonal = self._rows.squares * diagonal_factor(*self._key) if part == 0 else None
@@ -96,8 +99,10 @@ class KernelTiles:
         return (rows * (rows + TILE) // 2 * dtype.itemsize) // parts
 
     def __matmul__(self, v: Tensor) -> Tensor:
+        check_shape("V", v, (None, None), "(rows, columns)")
         if len(v) != len(self._rows.norms):
             raise ValueError(f"X has {len(self._rows.norms)} rows but V has {len(v)}")
+        check_dtype_device("V", v, "X", self._rows.norms)
         scaled, result = v * self._rows.norms, torch.zeros_like(v)
         for a, b, tile in self._tiles():
             result[a].addmm_(tile, scaled[b])

@@ -123,6 +123,9 @@ class FoldSums:
             return torch.zeros(len(x), dtype=torch.int64, device=x.device)
         if fold is None:
             fold = fold_of_rows(x, self.folds)
+        if not isinstance(fold, Tensor) or fold.is_floating_point():
+            kind = f"{fold.dtype}" if isinstance(fold, Tensor) else type(fold).__name__
+            raise TypeError(f"fold must be a tensor of integers, got {kind}")
         check_shape("fold", fold, (len(x),), "(rows,)")
         if len(fold) and not 0 <= int(fold.min()) <= int(fold.max()) < self.folds:
             raise ValueError(f"fold must contain numbers from 0 to {self.folds - 1}")
@@ -304,13 +307,26 @@ class FoldSums:
         -------
         RidgeStatistics
             The statistics themselves.
+
+        Raises
+        ------
+        ValueError
+            If there is no process group. The sums stay as they are.
         """
         from torch import distributed
 
         self._check_whole()
+        if not distributed.is_initialized():
+            raise ValueError(
+                "there is no process group to sum over; call "
+                "torch.distributed.init_process_group first"
+            )
+        means = torch.tensor(int(self.has_means), device=self._gram.device)
         self._torn = True
         for total in self._sums():
             distributed.all_reduce(total)
+        distributed.all_reduce(means, distributed.ReduceOp.MIN)
+        self.has_means = bool(means)
         self._torn = False
         return self
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -121,7 +122,23 @@ def solve(
     """
     problem = Problem.checked(x, targets, gate_weights, sample_weight, switch)
     options = Options(tol, max_iter, fit_intercept, selection, watch=watch)
-    return solve_problem(problem, alpha, options, solver=solver, memory_gb=memory_gb).solution
+    run = partial(solve_problem, alpha=alpha, options=options, solver=solver, memory_gb=memory_gb)
+    if not fit_intercept:
+        return run(problem).solution
+    # Sums of targets far from zero would lose the digits of their differences.
+    shift = _mean_target(problem)
+    centred = (problem.targets - shift).to(problem.targets.dtype)
+    solution = run(problem._replace(targets=centred)).solution
+    assert solution.intercept is not None
+    return solution._replace(intercept=solution.intercept + shift)
+
+
+def _mean_target(problem: Problem) -> Tensor:
+    """Return the weighted mean of the targets in float64; zero without rows."""
+    t, weight = problem.targets.double(), problem.sample_weight
+    s = t.new_ones(len(t)) if weight is None else weight.double()
+    total = s.sum()
+    return s @ t / torch.where(total > 0, total, 1)
 
 
 @torch.no_grad()

@@ -19,6 +19,7 @@ from tensorswitch.ridge._processes import Total
 from tensorswitch.ridge._solution import Solution
 from tensorswitch.ridge.matrix_free import solve_system
 from tensorswitch.ridge.penalty import Alpha, penalties
+from tensorswitch.ridge.problem import check_finite, check_sample_weight
 from tensorswitch.ridge.readout import ReadoutMap
 
 __all__ = ["FeatureRows"]
@@ -120,14 +121,16 @@ class FeatureRows:
         Raises
         ------
         ValueError
-            If there are more rows than announced, or features are not finite or too large. No rows
-            are added then.
+            If there are more rows than announced, features or targets are not finite or too large,
+            or weights are negative or not finite. No rows are added then.
         """
         check_shape("z", z, (None, self._z.shape[1]), "(rows, features)")
         check_shape("targets", targets, (len(z), self._targets.shape[1]), "(rows, out_features)")
-        for name, given in (("sample_weight", sample_weight), ("hashes", hashes)):
-            if given is not None:
-                check_shape(name, given, (len(z),), "(rows,)")
+        if hashes is not None:
+            check_shape("hashes", hashes, (len(z),), "(rows,)")
+        if sample_weight is not None:
+            sample_weight = check_sample_weight(sample_weight, self._weight.new_empty(len(z)))
+            check_finite("sample_weight", sample_weight)
         start, end = self._filled, self._filled + len(z)
         if end > len(self._z):
             raise ValueError(f"there is room for {len(self._z):,} rows, but {end:,} were given")
@@ -135,8 +138,8 @@ class FeatureRows:
             raise ValueError(
                 f"features must be finite and at most {LARGEST:,.0f} in size; standardise them"
             )
-        if not targets.isfinite().all():
-            raise ValueError("targets contain NaN or infinity")
+        targets = targets.to(self._targets)  # large numbers may become infinite
+        check_finite("targets", targets)
         self._z[start:end] = z.to(torch.float16)
         self._targets[start:end] = targets
         if sample_weight is not None:

@@ -12,10 +12,13 @@ from tensorswitch.ridge._cholesky import SymmetricPanels, vector_length
 from tensorswitch.ridge._fold_sums import Rows
 from tensorswitch.ridge._layouts import Panelled
 from tensorswitch.ridge._solution import Solution
-from tensorswitch.ridge.penalty import Alpha
+from tensorswitch.ridge.moments import ROUNDING
+from tensorswitch.ridge.penalty import Alpha, log
 from tensorswitch.ridge.statistics import RidgeStatistics
 
 __all__ = ["FeatureStatistics", "gram_bytes"]
+
+INEXACT = 1024  # as ROUNDING; below it, errors are a percent or more
 
 
 class FeatureStatistics(RidgeStatistics):
@@ -35,7 +38,9 @@ class FeatureStatistics(RidgeStatistics):
     out_features : int
         Number of columns of the targets.
     dtype : {torch.float32, torch.float64}, default=torch.float32
-        Data type of the sums.
+        Data type of the sums. With an intercept they are centred when they are solved, so float32
+        needs features and targets that are roughly centred: those whose mean is more than 300 times
+        their standard deviation count as constant.
     forgetting : float, default=1.0
         Factor in (0, 1] by which each update multiplies the previous sums.
     folds : int, default=1
@@ -116,7 +121,24 @@ class FeatureStatistics(RidgeStatistics):
             With ``weight`` of shape (features, out_features).
         """
         solution = super().solve(alpha, fit_intercept=fit_intercept, selection=selection)
+        if fit_intercept:
+            self._warn_of_large_means()
         return solution._replace(weight=solution.weight[0])
+
+    def _warn_of_large_means(self) -> None:
+        """Warn of features that lose most of their digits when their sums are centred."""
+        whole, sums = self._diagonals().sum(0).double(), self._cross[:, 0, :, -1].sum(0).double()
+        part = 1 - sums.square() / (self.rows * whole)  # variance by mean square
+        eps = torch.finfo(self.dtype).eps
+        # Those below are constant, or cannot be told from it.
+        count = int(((part > ROUNDING * eps) & (part < INEXACT * eps)).sum())
+        if count:
+            log.warning(
+                "the means of %d features are so large, compared to their standard deviations, "
+                "that sums in %s lose most of their digits; centre the features, or use float64",
+                count,
+                self.dtype,
+            )
 
 
 def gram_bytes(features: int, dtype: torch.dtype = torch.float32) -> int:

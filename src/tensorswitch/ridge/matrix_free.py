@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from tensorswitch._checks import check_dtype_device, check_shape
 from tensorswitch.ridge._free_system import JUDGE_TOL, OUTPUT_TOL, FreeSystem
 from tensorswitch.ridge._free_system import Options as Options
 from tensorswitch.ridge._free_system import Watch as Watch
@@ -117,6 +118,10 @@ def solve_matrix_free(
     True
     """
     problem = Problem.checked(x, targets, gate_weights, sample_weight, switch)
+    if start is not None:
+        shape = (*reversed(problem.sizes), problem.x.shape[1], problem.targets.shape[1])
+        check_shape("start", start, shape, "(n_L, …, n_1, n_0, out)")
+        check_dtype_device("start", start, "x", problem.x)
     options = Options(tol, max_iter, fit_intercept, selection, preconditioner, watch)
     total = AllRanks() if distributed else Total()
     return matrix_free(problem, alpha, options, start, total)[0]

@@ -174,6 +174,8 @@ class System:
         ``S − n z̄ t̄ᵀ``.
     energy : float
         ``Σ s (t − t̄)²`` over all outputs.
+    constant : Tensor of shape (count,)
+        With an intercept, the features of which nothing but rounding error is left.
     """
 
     def __init__(self, moments: Moments, fit_intercept: bool) -> None:

@@ -96,7 +96,7 @@ def check_gate_weights(gate_weights: Any, switch: Switch) -> list[Tensor]:
         )
     weights = list(gate_weights)
     for i, w in enumerate(weights):
-        check_floating(f"gate_weights[{i}]", w)
+        _check_wide(f"gate_weights[{i}]", w)
         below = len(weights[i - 1]) // switch.pieces if i else None
         axes = "(gates, units below)" if i else "(gates, inputs)"
         check_shape(f"gate_weights[{i}]", w, (None, below), axes)
@@ -105,6 +105,16 @@ def check_gate_weights(gate_weights: Any, switch: Switch) -> list[Tensor]:
         if not w.isfinite().all():
             raise ValueError(f"gate_weights[{i}] contains NaN or infinity")
     return weights
+
+
+def _check_wide(name: str, tensor: Tensor) -> None:
+    """Raise unless ``tensor`` has a type in which sums over rows are exact enough."""
+    check_floating(name, tensor)
+    if tensor.dtype not in (torch.float32, torch.float64):
+        raise TypeError(
+            f"{name} is {tensor.dtype}, but sums over rows need torch.float32 or torch.float64; "
+            "convert it with .float()"
+        )
 
 
 def check_rows(
@@ -116,7 +126,7 @@ def check_rows(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return rows, targets and weights, detached and with the weights in the type of ``x``."""
     for which, given in (("x", x), ("targets", targets)):
-        check_floating(which, given)
+        _check_wide(which, given)
         if given.layout != torch.strided:
             raise TypeError(f"{which} is {given.layout}; convert it with .to_dense()")
     n_in = gate_weights[0].shape[1]
@@ -127,18 +137,24 @@ def check_rows(
     if not targets.shape[1]:
         raise ValueError("targets has no columns")
     if sample_weight is not None:
-        if not isinstance(sample_weight, Tensor):
-            raise TypeError(
-                f"sample_weight must be a torch tensor, got {type(sample_weight).__name__}; "
-                "convert it with torch.as_tensor()"
-            )
-        check_shape("sample_weight", sample_weight, (len(x),), "(rows,)")
-        sample_weight = sample_weight.detach().to(x)
-        if (sample_weight < 0).any():
-            raise ValueError("sample_weight must not be negative")
+        sample_weight = check_sample_weight(sample_weight, x)
     x, targets = x.detach(), targets.detach()
     _check_sums(x, targets, sample_weight)
     return x, targets, sample_weight
+
+
+def check_sample_weight(sample_weight: Any, x: Tensor) -> Tensor:
+    """Return the weights of the rows ``x``, in their type, or raise if they cannot be weights."""
+    if not isinstance(sample_weight, Tensor):
+        raise TypeError(
+            f"sample_weight must be a torch tensor, got {type(sample_weight).__name__}; "
+            "convert it with torch.as_tensor()"
+        )
+    check_shape("sample_weight", sample_weight, (len(x),), "(rows,)")
+    weight: Tensor = sample_weight.detach().to(x)
+    if (weight < 0).any():
+        raise ValueError("sample_weight must not be negative")
+    return weight
 
 
 def _check_sums(x: Tensor, targets: Tensor, sample_weight: Tensor | None) -> None:
@@ -149,7 +165,7 @@ def _check_sums(x: Tensor, targets: Tensor, sample_weight: Tensor | None) -> Non
     """
     limit = torch.finfo(x.dtype).max / 4  # leaves room for partial sums of a block
     if sample_weight is not None and not float(sample_weight.double().square().sum()) < limit:
-        _check_finite("sample_weight", sample_weight)
+        check_finite("sample_weight", sample_weight)
         raise ValueError(f"sample_weight is so large that sums overflow {x.dtype}; scale it down")
     for name, rows in (("x", x), ("targets", targets)):
         if not rows.numel():
@@ -157,7 +173,7 @@ def _check_sums(x: Tensor, targets: Tensor, sample_weight: Tensor | None) -> Non
         energy = float(column_energies(rows, sample_weight).max())
         largest = float(torch.linalg.vector_norm(rows, torch.inf))
         if not (energy < limit and largest**2 < limit):
-            _check_finite(name, rows)
+            check_finite(name, rows)
             weighted = "" if sample_weight is None else " with these sample weights"
             raise ValueError(
                 f"{name} is so large that sums of its squares{weighted} overflow {rows.dtype}; "
@@ -175,7 +191,8 @@ def column_energies(rows: Tensor, sample_weight: Tensor | None) -> Tensor:
     return total
 
 
-def _check_finite(name: str, tensor: Tensor) -> None:
+def check_finite(name: str, tensor: Tensor) -> None:
+    """Raise if there are NaN or infinities."""
     if not tensor.isfinite().all():
         raise ValueError(f"{name} contains NaN or infinity")
 

@@ -39,7 +39,9 @@ class RidgeStatistics(FoldSums):
         Number of columns of the targets.
     dtype : {torch.float32, torch.float64}, default=torch.float32
         Data type of the sums. With float32 their relative error stays around 1e-4 over thousands of
-        updates; float64 needs twice the memory.
+        updates; float64 needs twice the memory and time. With an intercept, the error grows with
+        the ratio of mean and standard deviation of the targets, so float32 needs targets that are
+        roughly centred.
     forgetting : float, default=1.0
         Factor in (0, 1] by which each update multiplies the previous sums, for streams that drift.
     switch : Switch or str, default="relu"
@@ -317,4 +319,6 @@ class RidgeStatistics(FoldSums):
             gates = combine_gates(deep_gates(x, self.gate_weights, self.switch))
         if root is not None:
             x, goal = x * root, goal * root
+        kind = torch.promote_types(x.dtype, self.dtype)  # gates are those of the rows as given
+        x, goal = x.to(kind), goal.to(kind)
         add_gram(self._gram[part], self._cross[part], x, gates, goal, sign)
