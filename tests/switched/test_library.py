@@ -153,3 +153,11 @@ def test_meta_tensors_have_shapes_and_errors():
         outer_op(x, gates, errors[:4])
     with pytest.raises(TypeError, match="gates must be a boolean tensor"):
         linear_op(x, gates.float(), weight)
+
+
+@pytest.mark.parametrize("rows", [1, 6, 40])
+def test_batched_outer_sums_are_a_loop(rows):
+    x, gates, _, errors = example(rows=3 * rows)
+    x, gates, errors = (t.unflatten(0, (3, rows)) for t in (x, gates, errors))
+    batched = torch.vmap(outer_op)(x, gates, errors)
+    assert_close(batched, torch.stack([outer_op(*t) for t in zip(x, gates, errors, strict=True)]))

@@ -101,7 +101,8 @@ def choose(
 ) -> tuple[int, Census | None]:
     """Return the group size, 0 for dense, or ``PLAIN`` if that is allowed, and the census if made.
 
-    A given ``group`` is returned as it is. Calibration needs the ``weight``; without it, only earlier results are used.
+    A given ``group`` is returned as it is. Calibration needs the ``weight``; without it, only
+    earlier results are used.
     """
     if group is not None:
         return group, None

@@ -193,7 +193,10 @@ def _outer_vmap(
     group: int | None = None,
 ) -> tuple[Tensor, int]:
     tensors = zip((x, gates, errors), in_dims, strict=False)
-    return plain_outer(*(_batched(info.batch_size, *pair) for pair in tensors)), 0
+    x, gates, errors = (_batched(info.batch_size, *pair) for pair in tensors)
+    if x.shape[1] <= max(x.shape[2], errors.shape[2]):  # as for the gradients of single rows
+        return plain_outer(x, gates, errors), 0  # expands to no more numbers than the result has
+    return _one_by_one(info.batch_size, outer_op, x, gates, errors, group=group), 0
 
 
 def _gradients_vmap(
