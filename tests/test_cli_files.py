@@ -217,7 +217,7 @@ def test_columns_that_are_left_out_are_named(folder):
         folder / "a.csv", ["who", "same", "x", "y"], [[f"w{i}", 1, i % 7, i % 2] for i in range(50)]
     )
     printed = run("train", "--data", "a.csv", "--method", "rr").output
-    assert "'who' has 50 different words in 50 rows and is left out" in printed
+    assert "'who' has 50 different words, such as 'w0', in 50 rows and is left out" in printed
     assert "'same' is constant and is left out" in printed
 
 

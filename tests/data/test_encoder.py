@@ -80,7 +80,7 @@ def test_many_words_share_an_input_and_identifiers_are_left_out():
     encoder = TableEncoder.fit(Table("t", {"many": many, "key": keys}))
     assert len(encoder.columns[0].levels) == 30
     assert encoder.input_names[-1] == "many = other"
-    assert encoder.left_out == {"key": "has 400 different words in 400 rows"}
+    assert encoder.left_out == {"key": "has 400 different words, such as 'k0', in 400 rows"}
     rare = encoder(Table("n", {"many": words("never seen")}))
     assert rare[0].tolist() == [0] * 30 + [1]
 
@@ -115,6 +115,42 @@ def test_the_task_is_found_from_the_target(tmp_path):
     assert year.ignored == ("n", "few")
     with pytest.raises(DataError, match="contains text such as 'a'"):
         table_problem(path, "letters", task="regression")
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        (range(10, 20), None),  # as many values as rows
+        ([*range(20)] * 3, None),
+        ([*range(20)] * 5, tuple(map(str, range(20)))),
+        ([3, 4, 5, 6, 7] * 2, ("3", "4", "5", "6", "7")),
+        (["01", "02", "10"] * 4, ("01", "02", "10")),
+        (["None", "Light", "Heavy", ""] * 4, ("Heavy", "Light", "None")),
+        (["None", *("Light", "Heavy") * 6], ("Heavy", "Light")),
+        (["NA", "a", "b"] * 5, ("a", "b")),
+    ],
+)
+def test_classes_and_their_names(tmp_path, values, names):
+    path = tmp_path / "a.csv"
+    path.write_text("x,y\n" + "".join(f"{i * i % 7},{v}\n" for i, v in enumerate(values)))
+    assert table_problem(path).class_names == names
+
+
+def test_names_that_differ_in_case_only_are_said(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,y\n" + "".join(f"{i % 7},{'pPq'[i % 3]}\n" for i in range(30)))
+    assert any("such as 'P' and 'p'" in note for note in table_problem(path).notes)
+
+
+def test_rare_classes_are_in_the_training_rows_of_every_fold(tmp_path):
+    path = tmp_path / "a.csv"
+    names = ["a"] * 24 + ["b"] * 2 + ["c"]
+    path.write_text("x,y\n" + "".join(f"{i % 7},{y}\n" for i, y in enumerate(names)))
+    problem = table_problem(path)
+    for train, test in problem.splits():
+        assert set(problem.target[train]) == {0, 1, 2}
+        assert 2 not in problem.target[test]
+        assert sorted([*train, *test]) == list(range(27))
 
 
 def test_only_training_rows_are_learned_from(tmp_path):

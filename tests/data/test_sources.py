@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import scipy.io
 
-from tensorswitch.data import DataError, fetch, load, sources
+from tensorswitch.data import DataError, fetch, load, load_problem, sources
 
 
 @pytest.fixture(autouse=True)
@@ -294,3 +294,11 @@ def test_idx_files_of_the_wrong_shape_are_named(idx_files, tmp_path, name, shape
     kind = "images" if "images" in name else "labels"
     with pytest.raises(DataError, match=rf"the (training|test) {kind} have shape"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.xlsx"])
+def test_other_tables_are_named(tmp_path, name):
+    (tmp_path / name).write_text("{}")
+    for options in ({}, {"target": "y"}):
+        with pytest.raises(DataError, match="has an unknown format; supported are tables"):
+            load_problem(tmp_path / name, **options)

@@ -1,6 +1,7 @@
 """Tables are read as they are written, whatever separates, encodes or compresses them."""
 
 import bz2
+import csv
 import gzip
 import lzma
 import zipfile
@@ -132,13 +133,33 @@ def test_infinity_counts_as_missing(tmp_path):
         (["12/31/2020", "1/2/2021"], "2020-12-31"),
         (["1/2/2021", "3/4/2021"], "2021-01-02"),
         (["2020/12/31 10:11:12"], "2020-12-31T10:11:12"),
+        (["2020-12-31 10:11:12+00:00"], "2020-12-31T10:11:12"),
+        (["2020-12-31T10:11:12.250Z"], "2020-12-31T10:11:12"),
+        (["2021-01-01T01:30+0200"], "2020-12-31T23:30"),
+        (["2020-12-31 20:00-05"], "2021-01-01T01:00"),
+        (["12/31/2020 12:05 AM", "1/2/2021 1:00 pm"], "2020-12-31T00:05"),
+        (["12/31/20", "1/2/69"], "2020-12-31"),
+        (["31 Dec 2020", "1 February 2021"], "2020-12-31"),
+        (["31-Dec-2020"], "2020-12-31"),
+        (["December 31, 2020"], "2020-12-31"),
     ],
 )
 def test_dates(cells, first):
     assert best_conversion(cells, "date")[0][0] == np.datetime64(first)
 
 
-@pytest.mark.parametrize("cells", [["2020-13-01"], ["yesterday"], ["2020-01-01", "soon"]])
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["2020-13-01"],
+        ["yesterday"],
+        ["2020-01-01", "soon"],
+        ["1.2.10"],  # a version
+        ["31 Foo 2020"],
+        ["1/2/2020 13:00 PM"],
+        ["1/2.2020"],
+    ],
+)
 def test_what_is_no_date(cells):
     assert best_conversion(cells, "date") is None
 
@@ -163,6 +184,8 @@ def test_what_is_no_number():
         (["0,125", "0", "0,250"], [0.125, 0, 0.25], "comma"),  # no group begins with a zero
         (["1.000", "12,5"], [1000, 12.5], "grouped comma"),
         (["1.5", "-2,5"], [1.5, -2.5], "comma"),
+        (["$1,234.5", "-$12", "€ 7"], [1234.5, -12, 7], "grouped"),
+        (["1.234,50 €", "12,5%"], [1234.5, 12.5], "grouped comma"),
     ],
 )
 def test_commas_in_numbers(tmp_path, cells, expected, written):
@@ -331,3 +354,60 @@ def test_quotes_after_a_space(tmp_path):
         "b, c": ["u, v", "w, x"],
         "d": ["p", "q"],
     }
+
+
+@pytest.mark.parametrize(
+    ("cell", "kind", "odd"),
+    [
+        ("{}.5", "number", ["unknown"]),
+        ("1,{:03d}", "number", ["90+", "<100"]),
+        ("2024-05-{:02d} 10:00", "date", ["0000-00-00"]),
+        ("{}.5", "number", ["-"] * 15),  # words for missing values may be many
+    ],
+)
+def test_a_few_words_among_numbers_count_as_missing(tmp_path, cell, kind, odd):
+    cells = [cell.format(i % 31 + 1) for i in range(40)] + odd
+    path = tmp_path / "a.csv"
+    path.write_text("a;b\n" + "".join(f"{c};{i}\n" for i, c in enumerate(cells)))
+    table = read_table(path)
+    assert table.kinds["a"] == kind
+    known = ~(np.isnan if kind == "number" else np.isnat)(table.columns["a"])
+    assert known.tolist() == [True] * 40 + [False] * len(odd)
+    rows = f"{len(odd)} rows" if len(odd) > 1 else "1 row"
+    note = f"column 'a': {rows} with a value that is not a {kind} and counts as missing: {odd[0]!r}"
+    assert any(n.startswith(note) for n in table.notes)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [*"0123" * 10, "U"],  # few words are better told apart
+        [*(f"0{i}" for i in range(40)), "A1"],  # codes
+        [*(f"{i}" for i in range(40)), *(f"A{i}" for i in range(4))],
+    ],
+)
+def test_codes_stay_words(tmp_path, cells):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n" + "".join(f"{cell},1\n" for cell in cells))
+    assert read_table(path).columns["a"].tolist() == cells
+
+
+def test_comments_above_the_names_are_skipped(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("# made by a tool\n\n# on Monday, or so\na,b,c\n1,2,3\n4,5\n")
+    with pytest.raises(DataError, match="line 6: 2 fields, but there are 3 columns"):
+        read_table(path)
+    path.write_text("# made by a tool\na,b\n1,2\n")
+    table = read_table(path)
+    assert list(table.columns) == ["a", "b"]
+    assert "1 line of comments above the table is skipped" in table.notes
+    path.write_text("#a,b\n1,2\n")  # the names may start with the sign
+    assert list(read_table(path).columns) == ["#a", "b"]
+
+
+def test_long_cells(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n" + "w" * 200_000 + ",1\nv,2\n")
+    limit = csv.field_size_limit()
+    assert len(read_table(path).columns["a"][0]) == 200_000
+    assert csv.field_size_limit() == limit

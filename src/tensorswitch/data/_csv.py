@@ -19,14 +19,17 @@ import numpy as np
 from tensorswitch.data._layout import Layout
 from tensorswitch.data._text import (
     FORMATS,
+    cells_that,
     commas_must_group,
     converted,
     is_missing,
+    odd_words,
     points_may_group,
 )
 from tensorswitch.data.readers import DataError
 
 CHUNK = 50_000  # rows that are held as text
+LONGEST = 1 << 30  # characters of a cell
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 FALLBACK = "cp1252"
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
@@ -42,6 +45,7 @@ def read_csv(
     """
     notes: list[str] = []
     encoding = _encoding(path)
+    usual = csv.field_size_limit(LONGEST)
     try:
         columns, found = _read(path, encoding, dict(formats or {}), notes)
     except UnicodeDecodeError:
@@ -49,6 +53,8 @@ def read_csv(
             raise
         notes = [f"text of {path.name} is not UTF-8; it was read as Windows-1252"]
         columns, found = _read(path, FALLBACK, dict(formats or {}), notes)
+    finally:
+        csv.field_size_limit(usual)
     return columns, found, notes
 
 
@@ -58,13 +64,51 @@ def _read(
     with _lines(path, encoding) as lines:
         layout = Layout.of(path, lines, notes)
     formats = {name: given.get(name, "number") for name in layout.names}
-    evidence = _Evidence(set(), {}, {})
+    source = _Source(path, encoding, layout, given)
+    evidence = _Evidence(set(), {}, {}, set())
+    columns = _columns(source, formats, {}, evidence)
+    odd = {
+        name: found
+        for name, column in columns.items()
+        if formats[name] == "words"
+        and name not in {*given, *evidence.padded}  # with zeros in front they are names
+        and (found := odd_words(column))
+    }
+    if odd:  # read these columns as if the few cells that do not fit were empty
+        again = {**formats, **dict.fromkeys(odd, "number")}
+        blank = {name: words for name, (_, words) in odd.items()}
+        second = _columns(source, again, blank, evidence)
+        for name, (kind, words) in odd.items():
+            if again[name] != "words":
+                cells = [word for word in columns[name] if word in words]
+                what = f"a value that is not a {kind} and counts as missing"
+                notes.append(cells_that(name, cells, what))
+                columns[name], formats[name] = second[name], again[name]
+    formats.update({n: "padded" for n in evidence.padded if formats[n] == "number"})
+    notes += _remarks(columns, formats, given, evidence.slashed)
+    return columns, formats
+
+
+class _Source(NamedTuple):
+    """A file, and what is known about its columns."""
+
+    path: Path
+    encoding: str
+    layout: Layout
+    given: dict[str, str]
+
+
+def _columns(
+    source: _Source, formats: dict[str, str], blank: dict[str, set[str]], evidence: _Evidence
+) -> dict[str, np.ndarray]:
+    """Return the columns, with ``formats`` moved on; words that are ``blank`` count as missing."""
+    path, encoding, layout, given = source
     parts: list[dict[str, np.ndarray]] = []
     at_first: dict[str, str] | None = None
     while at_first != formats:  # again if a later chunk has shown that a column is something else
         at_first, parts = None, []
         with _lines(path, encoding) as lines:
-            for part in _parts(path, lines, layout, formats, given, evidence):
+            for part in _parts(source, lines, formats, blank, evidence):
                 parts.append(part)
                 at_first = at_first or dict(formats)
         if not parts:
@@ -73,9 +117,7 @@ def _read(
             formats.update(_second_thoughts(evidence, formats, given))
     if not parts:
         raise DataError(f"{path} has a line of column names but no rows")
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in layout.names}
-    notes += _remarks(columns, formats, given, evidence.slashed)
-    return columns, formats
+    return {name: np.concatenate([part[name] for part in parts]) for name in layout.names}
 
 
 def _second_thoughts(
@@ -142,12 +184,14 @@ class _Evidence(NamedTuple):
     """What the cells of all chunks show of how columns are written.
 
     ``slashed`` are columns with slashes between days and months; ``groups`` and ``points`` say
-    whether commas must and points may separate thousands.
+    whether commas must and points may separate thousands; ``padded`` are columns with zeros before
+    whole numbers among the first rows.
     """
 
     slashed: set[str]
     groups: dict[str, bool]
     points: dict[str, bool]
+    padded: set[str]
 
     def note(self, name: str, cells: list[str], written: str, separator: str) -> None:
         """Add what a chunk shows of a column; one that contradicts is enough."""
@@ -165,25 +209,30 @@ class _Evidence(NamedTuple):
 
 
 def _parts(
-    path: Path,
+    source: _Source,
     lines: IO[str],
-    layout: Layout,
     formats: dict[str, str],
-    given: dict[str, str],
+    blank: dict[str, set[str]],
     evidence: _Evidence,
 ) -> Iterator[dict[str, np.ndarray]]:
     """Yield chunks of converted columns, moving on ``formats`` where a column does not fit."""
-    rows = _rows(path, layout.reader(lines), layout)
+    path, _, layout, given = source
+    rows, first = _rows(path, layout.reader(lines), layout), True
     while chunk := list(islice(rows, CHUNK)):
         columns = {}
         for place, name in enumerate(layout.names):
             cells = [row[place] for row in chunk]
+            if name in blank:
+                cells = ["" if cell.strip() in blank[name] else cell for cell in cells]
             column = converted(cells, formats[name])
             while column is None:
                 formats[name] = _next(formats[name], given.get(name))
                 column = converted(cells, formats[name])
             columns[name] = column
             evidence.note(name, cells, formats[name], layout.separator)
+            if first and any(cell[:1] == "0" != cell and cell.isdigit() for cell in cells):
+                evidence.padded.add(name)
+        first = False
         yield columns
 
 
@@ -208,14 +257,14 @@ def _rows(path: Path, reader: Any, layout: Layout) -> Iterator[list[str]]:
                 continue
             if len(row) != len(layout.names):
                 raise DataError(
-                    f"{path}, line {reader.line_num}: {len(row)} fields, "
+                    f"{path}, line {reader.line_num + layout.comments}: {len(row)} fields, "
                     f"but there are {len(layout.names)} columns"
                 )
             if not first:
                 yield row
             first = False
     except csv.Error as error:
-        raise DataError(f"{path}, line {reader.line_num}: {error}") from None
+        raise DataError(f"{path}, line {reader.line_num + layout.comments}: {error}") from None
 
 
 def _encoding(path: Path) -> str:

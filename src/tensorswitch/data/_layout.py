@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
-from itertools import islice, pairwise
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tensorswitch.data._text import is_missing, is_number
 from tensorswitch.data.readers import DataError
 
+MOST_COMMENTS = 1000  # lines above a table
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
 
 
@@ -26,16 +27,23 @@ class Layout(NamedTuple):
         Their names.
     has_names : bool, default=True
         Whether they are in the first line.
+    comments : int, default=0
+        Number of lines above the table.
     """
 
     separator: str
     names: list[str]
     has_names: bool = True
+    comments: int = 0
 
     @classmethod
     def of(cls, path: Path, lines: Iterable[str], notes: list[str]) -> Layout:
         """Find the columns from the first lines, and add to the notes."""
-        sample = "".join(islice((line for line in lines if line.strip()), 3))
+        comments, sample = _first_lines(line for line in lines if line.strip())
+        if comments:
+            lines_are = "lines of comments above the table are"
+            one = "1 line of comments above the table is"
+            notes.append(f"{one if comments == 1 else f'{comments} {lines_are}'} skipped")
         if not sample:
             raise DataError(
                 f"{path} is empty; expected a line of column names and rows of features and labels"
@@ -55,19 +63,51 @@ class Layout(NamedTuple):
         if not _is_header(first, second):
             notes.append(f"no line of column names in {path.name}; columns are called c1, c2, …")
             names = [f"c{i}" for i in range(1, len(first) + 1)]
-            return cls(separator, names, has_names=False)
+            return cls(separator, names, has_names=False, comments=comments)
         names = [name.strip() or f"c{i}" for i, name in enumerate(first, 1)]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             places = ", ".join(str(i) for i, name in enumerate(names, 1) if name == twice[0])
             raise DataError(
-                f"{path}, line 1: several columns are called {twice[0]!r} (columns {places}); "
-                "names must be unique"
+                f"{path}, line {comments + 1}: several columns are called {twice[0]!r} "
+                f"(columns {places}); names must be unique"
             )
-        return cls(separator, names)
+        return cls(separator, names, comments=comments)
 
     def reader(self, lines: Iterable[str]) -> Any:
         """Return the rows of the whole file, which must be well-formed."""
-        return _reader(lines, self.separator, strict=True)
+        return _reader(_below(lines, self.comments), self.separator, strict=True)
+
+
+def _first_lines(lines: Iterable[str]) -> tuple[int, str]:
+    """Return the number of comments above a table, and its first lines.
+
+    A line that starts with # is a comment, unless it has as many columns as the line below it.
+    """
+    comments: list[str] = []
+    sample: list[str] = []
+    for line in lines:
+        if line.startswith("#") and not sample:
+            comments.append(line)
+        else:
+            sample.append(line)
+        if len(sample) == 3 or len(comments) == MOST_COMMENTS:
+            break
+    if comments:
+        rows = comments[-1] + (sample or [""])[0]
+        separator = _separator(rows)
+        counts = [len(row) for row in _reader(io.StringIO(rows), separator, strict=False) if row]
+        if not sample or (len(counts) == 2 and counts[0] == counts[1] > 1):
+            sample = [comments.pop(), *sample][:3]
+    return len(comments), "".join(sample)
+
+
+def _below(lines: Iterable[str], count: int) -> Iterator[str]:
+    """Yield the lines below the first ones that are not blank."""
+    for line in lines:
+        if count and line.strip():
+            count -= 1
+        else:
+            yield line
 
 
 def _reader(lines: Iterable[str], separator: str, strict: bool) -> Any:

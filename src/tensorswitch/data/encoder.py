@@ -8,14 +8,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from tensorswitch.data._text import FORMATS, best_conversion, converted
+from tensorswitch.data._text import FORMATS, LEVELS, best_conversion, cells_that, converted
 from tensorswitch.data.labels import number_name
 from tensorswitch.data.readers import DataError
 from tensorswitch.data.tables import Table
 
 __all__ = ["TableEncoder"]
 
-LEVELS = 30  # words that have an input of their own; the others share one
 DAY, YEAR, WEEK = 86_400, 365.2425, 7
 OTHER = "other"
 FAR = 1e6  # deviations from the mean beyond which values are no longer told apart
@@ -221,10 +220,7 @@ class TableEncoder:
                 gone = missing(_as_kind(values, column, len(table)))
                 new = [v for v, lost in zip(values, gone, strict=True) if lost and v is not None]
             if new:
-                distinct = list(dict.fromkeys(new))
-                shown = ", ".join(map(repr, distinct[:3])) + " …" * (len(distinct) > 3)
-                rows = f"{len(new)} rows" if len(new) > 1 else "1 row"
-                notes.append(f"column {column.name!r}: {rows} with {what}: {shown}")
+                notes.append(cells_that(column.name, new, what))
         return notes
 
     def to_json(self) -> dict[str, Any]:
@@ -317,7 +313,9 @@ def _fit_words(name: str, values: np.ndarray) -> Column | str:
     if len(counts) == 1 and not gaps:
         return "is constant"
     if len(counts) > LEVELS and len(counts) > known / 2:
-        return f"has {len(counts)} different words in {known} rows"
+        example = next(iter(counts))
+        shown = example if len(example) <= 20 else example[:20] + "…"
+        return f"has {len(counts)} different words, such as {shown!r}, in {known} rows"
     frequent = [word for word, _ in counts.most_common(LEVELS)]
     other = len(counts) > LEVELS
     return Column(name, "words", gaps=gaps, levels=tuple(sorted(frequent)), other=other)

@@ -44,9 +44,9 @@ def class_name(cell: str, known: Collection[str], written: str = "") -> str | No
         the cell. None if the value is missing.
     """
     cell = cell.strip()
-    if is_missing(cell):
-        return None
     if cell in known:
         return cell
+    if is_missing(cell):
+        return None
     number = converted([cell], written if FORMATS.get(written) == "number" else "number")
     return cell if number is None else number_name(number[0])

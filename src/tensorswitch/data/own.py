@@ -11,12 +11,13 @@ import numpy as np
 from tensorswitch.data._held_out import held_out
 from tensorswitch.data.dataset import Dataset
 from tensorswitch.data.images import read_pictures
-from tensorswitch.data.problem import Problem, table_problem
+from tensorswitch.data.problem import FEWEST, Problem, table_problem
 from tensorswitch.data.readers import DataError, read_idx_folder, read_npy, read_npz
 from tensorswitch.data.tables import is_table
 
 __all__ = ["as_rows", "labels_beside", "own_dataset", "own_problem"]
 
+ARRAYS = (".npz", ".npy")
 TESTS = ("test", "val", "valid", "validation")  # folders of pictures, the first is for testing
 
 
@@ -42,6 +43,7 @@ def own_problem(
     Problem
         The problem.
     """
+    _check_format(path)
     if path.is_file() and is_table(path):
         return table_problem(path, target, ignore=ignore, id_column=id_column, task=task)
     given = {"target": target, "ignore": [*ignore], "id_column": id_column, "task": task}
@@ -66,10 +68,19 @@ def own_dataset(path: Path, *, target: str | None = None, ignore: Iterable[str] 
     Dataset
         The data set.
     """
+    _check_format(path)
     if (path.is_file() and not is_table(path)) or any(path.glob("*-ubyte*")):
         check_no_columns(path, {"target": target, "ignore": list(ignore)})
         return _arrays(path)
     return own_problem(path, target=target, ignore=ignore).dataset()
+
+
+def _check_format(path: Path) -> None:
+    if path.is_file() and path.suffix not in ARRAYS and not is_table(path):
+        raise DataError(
+            f"{path} has an unknown format; supported are tables (.csv, .tsv, .parquet, .arrow), "
+            ".npz, .npy and folders with images or IDX files"
+        )
 
 
 def check_no_columns(name: str | Path, options: dict[str, Any]) -> None:
@@ -138,6 +149,11 @@ def _picture_problem(path: Path) -> Problem:
     if len(names) < 2:
         raise DataError(f"{path}: all pictures are of class {names[0]}; two classes are required")
     images = np.concatenate([part.images for part in pictures])
+    if not given and len(images) < FEWEST:
+        raise DataError(
+            f"{path} has only {len(images)} pictures; at least {FEWEST} are required to hold out "
+            "a test set"
+        )
     test = np.arange(len(images) - len(pictures[-1].images), len(images)) if given else None
     shades = "grey" if images.shape[1] == 1 else "colour"
     notes = [f"{len(images)} pictures as {images.shape[2]} × {images.shape[3]} {shades}"]
@@ -180,10 +196,7 @@ def _arrays(path: Path) -> Dataset:
                 "folder (or images.npy and labels.npy)"
             )
         return _labelled(path, read_npy(path), read_npy(labels_path))
-    raise DataError(
-        f"{path} has an unknown format; supported are tables (.csv, .tsv, .parquet, .arrow), "
-        ".npz, .npy and folders with images or IDX files"
-    )
+    raise AssertionError(f"the format of {path} has been checked")
 
 
 def labels_beside(path: Path) -> Path | None:

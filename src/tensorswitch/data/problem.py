@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorswitch.data._held_out import held_out
+from tensorswitch.data._text import is_missing
 from tensorswitch.data.dataset import Dataset, Preparation
 from tensorswitch.data.encoder import TableEncoder
 from tensorswitch.data.labels import number_name
@@ -20,7 +22,9 @@ from tensorswitch.data.tables import Table, read_table
 __all__ = ["Parts", "Problem", "table_problem"]
 
 TARGETS = ("label", "labels", "class", "target", "y")  # names of targets, unless one is given
+FEWEST = 10  # rows of which some are held out
 FEW = 20  # integers with more distinct values than this are targets of a regression
+ALWAYS, CLASS_ROWS = 5, 5  # so few values are classes; more need as many rows each
 FOLDS, FOLD_ROWS = 5, 2_000  # tables of fewer rows are cross-validated
 TASKS = ("classification", "regression")
 
@@ -150,9 +154,15 @@ class Problem:
             return [self.split()]
         from sklearn.model_selection import KFold, StratifiedKFold
 
-        rare = self.class_names is None or np.bincount(self.target).min() < FOLDS
-        folds = (KFold if rare else StratifiedKFold)(FOLDS, shuffle=True, random_state=0)
-        return list(folds.split(every, self.target))
+        counts = np.zeros(1) if self.class_names is None else np.bincount(self.target)
+        if counts.max() < FOLDS:
+            return list(KFold(FOLDS, shuffle=True, random_state=0).split(every))
+        folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
+        with warnings.catch_warnings():  # classes of fewer rows are in some of the folds
+            warnings.simplefilter("ignore", UserWarning)
+            found = list(folds.split(every, self.target))
+        alone = every[counts[self.target] == 1]  # nothing could be learned of these without them
+        return [(np.union1d(train, alone), np.setdiff1d(test, alone)) for train, test in found]
 
     def split(self) -> tuple[np.ndarray, np.ndarray]:
         """Return training and test rows, as they are given or else 70 % and 30 %.
@@ -248,7 +258,7 @@ def table_problem(
         Column that identifies rows; it is not learned from.
     task : {"classification", "regression"}, optional
         By default words, and whole numbers of at most 20 different values, are classes, and other
-        numbers are quantities.
+        numbers are quantities. More than 5 values need 5 rows each to be classes.
 
     Returns
     -------
@@ -276,6 +286,14 @@ def table_problem(
     values = table.column(target, "target")
     if target in left_out:
         raise DataError(f"{path}: the target {target!r} is also to be ignored")
+    if _loses_names(table, target):
+        values, remark = _names(read_table(path, {target: "text"}).columns[target], target)
+        notes += remark
+        table = replace(
+            table,
+            columns={**table.columns, target: values},
+            formats={name: found for name, found in table.formats.items() if name != target},
+        )
     counters = [
         name
         for name, column in table.columns.items()
@@ -285,7 +303,9 @@ def table_problem(
     if not known.any():
         raise DataError(f"{path}: the target {target!r} has no values")
     if not known.all():
-        notes.append(f"{int((~known).sum())} rows without a value of {target!r} are left out")
+        count = int((~known).sum())
+        are = "rows without a value of {!r} are" if count > 1 else "row without a value of {!r} is"
+        notes.append(f"{count} {are.format(target)} left out")
         table, values = table.take(known), values[known]
     codes, names, why = _target(path, target, values, task)
     notes.append(why)
@@ -295,9 +315,10 @@ def table_problem(
         raise DataError(f"{path} has no columns to learn from besides {target!r}")
     for name, reason in TableEncoder.fit(features).left_out.items():
         notes.append(f"{name!r} {reason} and is left out")
-    if len(codes) < 10:
+    if len(codes) < FEWEST:
         raise DataError(
-            f"{path} has only {len(codes)} rows; at least 10 are required to hold out a test set"
+            f"{path} has only {len(codes)} rows; at least {FEWEST} are required to hold out a test "
+            "set"
         )
     stem = path.name.split(".")[0] or path.name
     ignored = tuple(n for n in table.columns if n not in features.columns and n != target)
@@ -312,6 +333,26 @@ def table_problem(
         notes=tuple(notes),
         target_written=table.formats.get(target, ""),
     )
+
+
+def _loses_names(table: Table, target: str) -> bool:
+    """Return whether cells of a target are names of classes that were read as something else."""
+    values = table.columns[target]
+    if table.formats.get(target) == "padded":
+        return len(np.unique(values[~np.isnan(values)])) <= FEW
+    return values.dtype.kind == "O" and any(v is None for v in values)
+
+
+def _names(cells: np.ndarray, target: str) -> tuple[np.ndarray, list[str]]:
+    """Return a target as it is written; "None" is a class, unless it stands in a single row."""
+    none = sum(cell.lower() == "none" for cell in cells) > 1
+    values = np.empty(len(cells), dtype=object)
+    values[:] = [
+        None if is_missing(cell) and not (none and cell.lower() == "none") else cell
+        for cell in cells
+    ]
+    remark = f"'None' is a class of {target!r}; leave cells empty where values are missing"
+    return values, [remark] * none
 
 
 def _known(values: np.ndarray) -> np.ndarray:
@@ -350,14 +391,19 @@ def _target(
             )
         if len(distinct) > max(FEW, len(values) / 4):
             raise DataError(
-                f"{path}: the target {name!r} has {len(distinct)} different words in "
-                f"{len(values)} rows, which are too many classes to learn"
+                f"{path}: the target {name!r} has {len(distinct)} different words, such as "
+                f"{str(distinct[0])!r}, in {len(values)} rows, which are too many classes to "
+                "learn; if they are meant to be numbers, write them without units"
             )
         codes = np.searchsorted(distinct, values.astype(str))
         why = f"target {name!r}: {len(distinct)} classes, so classification"
+        if alike := _alike(distinct):
+            why += f" (some differ in case only, such as {alike[0]!r} and {alike[1]!r})"
         return codes.astype(np.int64), tuple(map(str, distinct)), why
     whole = bool((values == values.round()).all())
-    classes = whole and len(distinct) <= FEW if task is None else task == "classification"
+    classes = task == "classification"
+    if task is None:  # many values in few rows are quantities
+        classes = whole and len(distinct) <= max(ALWAYS, min(FEW, len(values) / CLASS_ROWS))
     if not classes:
         what = "requested" if task else f"{len(distinct)} different numbers"
         return values.astype(np.float64), None, f"target {name!r}: {what}, so regression"
@@ -370,3 +416,12 @@ def _target(
     hint = "whole numbers, so classification (--task regression predicts the number)"
     why = f"target {name!r}: {len(distinct)} {'classes' if task else hint}"
     return codes, tuple(map(number_name, distinct)), why
+
+
+def _alike(names: np.ndarray) -> tuple[str, str] | None:
+    """Return two names that differ in case only."""
+    seen: dict[str, str] = {}
+    for name in map(str, names):
+        if (other := seen.setdefault(name.lower(), name)) != name:
+            return other, name
+    return None

@@ -164,9 +164,10 @@ def is_table(path: str | Path) -> bool:
 def read_table(path: str | Path, kinds: dict[str, str] | None = None) -> Table:
     """Read a table.
 
-    Columns of a csv file are numbers if all of their cells are, else dates, else words. Numbers may
-    have decimal commas, or thousands that are separated. The separator is found from the first
-    lines, and a file that is not UTF-8 is read as Windows-1252.
+    Columns of a csv file are numbers if all of their cells are, else dates, else words. Where only
+    a few cells are words, they count as missing. Numbers may have decimal commas, thousands that
+    are separated, and signs of currency or percent. The separator is found from the first lines,
+    and a file that is not UTF-8 is read as Windows-1252.
 
     Parameters
     ----------
