@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from tensorswitch._checks import from_numpy
+from tensorswitch.estimators._inputs import rows_of_numbers
 from tensorswitch.explain import Explanation, explain, nearest_patterns
 from tensorswitch.kernel_ridge import KernelModel, kappa
 from tensorswitch.switches import combine_gates, deep_gates
@@ -125,7 +126,7 @@ class ExplainedRidge(NearestRows):
 
     def _checked(self: Any, X: Any) -> np.ndarray:
         check_is_fitted(self, "solver_")
-        checked: np.ndarray = validate_data(
+        checked: np.ndarray = rows_of_numbers(
             self, X, dtype=self.gate_weights_[0].dtype, order="C", reset=False
         )
         return checked
@@ -172,7 +173,7 @@ class ExplainedKernelRidge(NearestRows):
             to ``decision_function`` or ``predict``. Two classes have one output.
         """
         check_is_fitted(self, "kernel_")
-        X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+        X = rows_of_numbers(self, X, dtype=np.float64, order="C", reset=False)
         model: KernelModel = self._model
         step = max(1, BLOCK // len(model.support))
         shares, outputs = [], []
@@ -188,7 +189,7 @@ class ExplainedKernelRidge(NearestRows):
     def _nearest(self: Any, X: Any, others: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
         check_is_fitted(self, "kernel_")
         rows = (
-            validate_data(self, x, dtype=np.float64, order="C", reset=False) for x in (X, others)
+            rows_of_numbers(self, x, dtype=np.float64, order="C", reset=False) for x in (X, others)
         )
         a, b = (torch.nn.functional.normalize(self._model.scaled(x).double()) for x in rows)
         places, share = [], []
@@ -250,7 +251,7 @@ class ExplainedNetwork:
             to the outputs of the network.
         """
         check_is_fitted(self, "n_iter_")
-        X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+        X = rows_of_numbers(self, X, dtype=np.float64, order="C", reset=False)
         z = from_numpy(self._scale(X)).to(self._learner.device)
         found = explain(self.network_, z)
         share, constant = found.contributions, found.constant

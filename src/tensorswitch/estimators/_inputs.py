@@ -26,17 +26,22 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) 
         Training rows are dense; others stay sparse, so that they can be converted in blocks.
     """
     options = {"dtype": [np.float64, np.float32], "order": "C", "accept_sparse": "csr", **options}
+    found = rows_of_numbers(estimator, X, y, **options)
+    if isinstance(found, tuple):
+        return dense_rows(found[0], copies=COPIES), found[1]
+    return found
+
+
+def rows_of_numbers(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
+    """Call scikit-learn's ``validate_data``, with a hint if there are dates or text."""
     _refuse_dates(estimator, X)
     try:
-        found = validate_data(estimator, X, y, **options)
+        return validate_data(estimator, X, y, **options)
     except ValueError as error:
         if "could not convert string" not in str(error):
             raise
         problem = f"X holds text ({error})"
         raise ValueError(_hint(estimator, problem)) from error
-    if isinstance(found, tuple):
-        return dense_rows(found[0], copies=COPIES), found[1]
-    return found
 
 
 def sample_weights(X: Any, sample_weight: Any) -> np.ndarray | None:

@@ -14,11 +14,12 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from tensorswitch._checks import check_above_zero, check_number, check_positive, from_numpy
 from tensorswitch._progress import progress_bar
 from tensorswitch.estimators._explaining import ExplainedNetwork
+from tensorswitch.estimators._inputs import rows_of_numbers
 from tensorswitch.estimators._onnx import OnnxMixin
 from tensorswitch.models import mlp
 from tensorswitch.training import Learner, Rows
@@ -360,7 +361,7 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
 
     def _outputs(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "n_iter_")
-        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
+        X = rows_of_numbers(self, X, dtype=[np.float64, np.float32], order="C", reset=False)
         return self._learner.outputs(from_numpy(self._scale(X))).cpu().numpy()
 
 

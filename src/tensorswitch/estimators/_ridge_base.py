@@ -11,7 +11,7 @@ import torch
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from torch import Tensor
 
 from tensorswitch._checks import check_factor, check_positive, from_numpy
@@ -19,6 +19,7 @@ from tensorswitch._memory import available_memory
 from tensorswitch._progress import progress_bar
 from tensorswitch.estimators._explaining import ExplainedRidge
 from tensorswitch.estimators._front import Front, Scaling, moments, rows_of
+from tensorswitch.estimators._inputs import rows_of_numbers
 from tensorswitch.estimators._onnx import OnnxMixin
 from tensorswitch.ridge import RidgeStatistics, Solution, apply_readout
 from tensorswitch.ridge.dispatch import Solved, fold_options, solve_problem, statistics_of
@@ -375,7 +376,7 @@ class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[mis
     def _outputs(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "solver_")
         dtype = self.gate_weights_[0].dtype
-        X = validate_data(self, X, dtype=dtype, order="C", accept_sparse="csr", reset=False)
+        X = rows_of_numbers(self, X, dtype=dtype, order="C", accept_sparse="csr", reset=False)
         solution, fitted = self.solution_, self._fitted
         parts = []
         for start in range(0, X.shape[0], PREDICT_ROWS):
@@ -394,7 +395,7 @@ class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[mis
 
     def _validated(self, X: Any, y: Any, first: bool, **options: Any) -> tuple[Any, np.ndarray]:
         dtype = [np.float64, np.float32] if first else self.gate_weights_[0].dtype
-        X, y = validate_data(
+        X, y = rows_of_numbers(
             self, X, y, dtype=dtype, order="C", accept_sparse="csr", reset=first, **options
         )
         return X, y

@@ -15,9 +15,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.svm import SVC
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _ovr_decision_function
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from tensorswitch._checks import check_above_zero, from_numpy
+from tensorswitch.estimators._inputs import rows_of_numbers
 from tensorswitch.estimators._labels import class_factors
 from tensorswitch.estimators._pairs import (
     Machine,
@@ -183,7 +184,7 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"got {self.decision_function_shape!r}"
             )
         check_above_zero(C=self.C)
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
+        X, y = rows_of_numbers(self, X, y, dtype=[np.float64, np.float32], order="C")
         pairs = Pairs(y)
         self.classes_, labels = pairs.classes, pairs.labels
         weight = self._weights(X, labels, sample_weight)
@@ -334,7 +335,7 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _pair_decisions(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=self.support_vectors_.dtype, order="C", reset=False)
+        X = rows_of_numbers(self, X, dtype=self.support_vectors_.dtype, order="C", reset=False)
         Z = prepared(X, self._fitted_with[2], self.bias_)
         support = prepared(self.support_vectors_, False, self.bias_)
         return self._decide(Z, support, self.pair_coef_, self.intercept_)

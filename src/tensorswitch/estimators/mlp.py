@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
-from tensorswitch.estimators._inputs import sample_weights
+from tensorswitch.estimators._inputs import rows_of_numbers, sample_weights
 from tensorswitch.estimators._labels import (
     check_classes,
     check_partial_fit,
@@ -130,7 +129,7 @@ class TSMLPClassifier(ClassifierMixin, TSMLPBase):  # type: ignore[misc]
         self : object
             The fitted estimator.
         """
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
+        X, y = rows_of_numbers(self, X, y, dtype=[np.float64, np.float32], order="C")
         check_classification_targets(y)
         weight = sample_weights(X, sample_weight)
         classes = check_classes(y if weight is None else y[weight > 0], of=len(y))
@@ -170,7 +169,7 @@ class TSMLPClassifier(ClassifierMixin, TSMLPBase):  # type: ignore[misc]
         """
         first = not hasattr(self, "classes_")
         known = check_partial_fit(None if first else self.classes_, classes)
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", reset=first)
+        X, y = rows_of_numbers(self, X, y, dtype=[np.float64, np.float32], order="C", reset=first)
         check_classification_targets(y)
         targets = class_places(y, known)
         if isinstance(self.class_weight, str):
@@ -276,7 +275,7 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, TSMLPBase):  # type: igno
         self : object
             The fitted estimator.
         """
-        X, y = validate_data(
+        X, y = rows_of_numbers(
             self, X, y, dtype=[np.float64, np.float32], order="C", multi_output=True, y_numeric=True
         )
         targets = self._targets(y, self.warm_start and hasattr(self, "_learner"))
@@ -301,7 +300,7 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, TSMLPBase):  # type: igno
             The fitted estimator.
         """
         first = not hasattr(self, "_learner")
-        X, y = validate_data(
+        X, y = rows_of_numbers(
             self,
             X,
             y,

@@ -118,7 +118,7 @@ def conclusion(comparison: Comparison) -> str:
     whose = rival.label if own else f"{rival.label}, the best of this library,"
     text += f"; {whose} {_score(rival)} in {seconds(rival.seconds)} s"
     spread = math.hypot(*(0.0 if math.isnan(r.spread) else r.spread for r in (best, rival)))
-    if rival.error - best.error < spread:
+    if rival.error - best.error <= spread:
         text += " (the difference is within the uncertainty)"
     return text + "."
 
