@@ -35,6 +35,7 @@ KINDS, DEPTHS, BIASES = ("ss", "ts", "ntk"), (1, 4), (1.0, 3.0)
 PENALTIES = tuple(10.0**e for e in np.arange(-4.5, 1.01, 0.5))
 FIRST_ROWS, SECOND_ROWS, KEPT = 300, 640, 3
 POWERS, WEIGHTED, ROUNDS = (0.5, 1.0), 2, 2
+MORE_ROUNDS, GAIN = 16, 0.99  # on more rows, as long as each brings the error down to this part
 LEAST_WEIGHT = 1e-3  # of the largest, so that every column can recover
 FINAL_ROWS = 1280
 GRADIENT_ROWS = 2000
@@ -42,7 +43,7 @@ ONE_THREAD_ROWS = 1000  # up to which the last stage takes one thread, too
 SCALING_ROWS = 20_000  # to which scalings are fitted
 STEP = 10**0.25  # between neighbouring λ in the last stage
 WORTH = 0.995  # a smaller λ must bring the error down to this part to be followed further
-NEAR = 10**0.5  # how far from the λ of fewer rows the second stage looks
+NEAR = (10**-0.5, 1.0, 10**0.5)  # where the second stage looks, as parts of the λ of fewer rows
 LIMITS = (1e-6, 1e3)  # of λ there
 LARGE_LEAST = 1e-3  # the least λ where tiles are float32
 CHOICE_ROWS = 4000  # on which λ is chosen where all rows are too many
@@ -144,7 +145,7 @@ class Search:
         if second > first and len(ranked) > 1:
             kept = ranked[:KEPT]
             kept += [c for c in rivals_of(ranked) if all(c is not other for other in kept)]
-            ranked = self._try(kept, second, near=True)
+            ranked = self._try(kept, second, NEAR)
         shapes = list(dict.fromkeys(c.shape for c in ranked))[:WEIGHTED]
         rivals = rivals_of(ranked)
         if self.column_weights:
@@ -152,7 +153,7 @@ class Search:
         rivals = rivals_of(sorted(rivals, key=lambda c: c.judged))
         more = min(FINAL_ROWS, len(self.data))
         if len(rivals) > 1 and more > second:
-            rivals = self._try(rivals, more, near=True)
+            rivals = self._try(rivals, more, NEAR)
         found = rivals[0]
         return self._weigh_again(found) if found.scaling.power and more > second else found
 
@@ -161,8 +162,7 @@ class Search:
         for _ in range(ROUNDS):
             self.watch(f"column weights on {rows} rows")
             scalings = self._weighted(found, rows, POWERS)
-            weighed = [replace(found, scaling=scaling) for scaling in scalings]
-            more = self._try(weighed, rows, near=True)[0]
+            more = self._try([replace(found, scaling=s) for s in scalings], rows, NEAR)[0]
             if more.judged >= found.judged:
                 break
             found = more
@@ -173,21 +173,34 @@ class Search:
             for shape in shapes
             if shape != found.shape
         ]
-        return min([found, *self._try(others, rows, near=True)], key=lambda c: c.judged)
+        return min([found, *self._try(others, rows, NEAR)], key=lambda c: c.judged)
 
     def _weigh_again(self, found: Candidate) -> Candidate:
-        """Learn column weights once more, from more rows."""
+        """Learn column weights once more, from more rows, and go on while they help much.
+
+        Where a few of many columns matter, each round tells them apart better.
+        """
         rows = min(GRADIENT_ROWS, len(self.data))
         found = self._solved(found, rows)
         (scaling,) = self._weighted(found, rows, (found.scaling.power,))
-        return replace(found, scaling=scaling, coef=None)
+        rows = min(FINAL_ROWS, len(self.data))
+        (found,) = self._try([replace(found, scaling=scaling)], rows, (1.0,))
+        for _ in range(MORE_ROUNDS):
+            self.watch(f"column weights on {rows} rows")
+            (scaling,) = self._weighted(found, rows, (found.scaling.power,))
+            (more,) = self._try([replace(found, scaling=scaling)], rows, (1.0,))
+            if more.judged >= GAIN * found.judged:
+                break
+            (found,) = self._try([more], rows, NEAR)
+        return replace(found, coef=None)
 
     def _try(
-        self, candidates: Iterable[Candidate], rows: int, near: bool = False
+        self, candidates: Iterable[Candidate], rows: int, parts: Sequence[float] = ()
     ) -> list[Candidate]:
         """Judge candidates on the first rows; kernels of one scaling come from one sweep.
 
-        ``near`` looks at λ close to those that the candidates come with, which is cheaper.
+        With ``parts``, only these parts of the λ that the candidates come with are tried, which is
+        cheaper than all.
         """
         groups: dict[tuple[int, float], list[Candidate]] = {}
         for c in candidates:
@@ -200,7 +213,7 @@ class Search:
             kernels = equivalent_kernels(z, kinds=sorted(kinds), depths=sorted(depths))
             for c in same:
                 kernel = kernels.pop((c.kind, c.depth))
-                results = self._results(kernel, rows, c.penalty if near else None)
+                results = self._results(kernel, rows, [part * c.penalty for part in parts])
                 result, error = best(results, weight, spread)
                 optimism = 1 + c.scaling.power * min(self.data.x.shape[1], rows) / rows
                 judged.append(
@@ -216,14 +229,14 @@ class Search:
         self.tried += judged
         return sorted(judged, key=lambda c: c.judged)
 
-    def _results(self, kernel: Tensor, rows: int, near: float | None) -> list[LeaveOneOut]:
+    def _results(self, kernel: Tensor, rows: int, penalties: Sequence[float]) -> list[LeaveOneOut]:
         targets, weight = self.targets[:rows].float(), self._weights(rows)
         weight = None if weight is None else weight.float()
-        if near is None or len(self.penalties) == 1:
+        if not penalties or len(self.penalties) == 1:
             return loo_path(kernel, targets, weight, self.penalties)
         centred = Centred.of(kernel.clone(), weight)
         try:
-            return [loo_at(centred, targets, near * f) for f in (1 / NEAR, 1, NEAR)]
+            return [loo_at(centred, targets, penalty) for penalty in penalties]
         except RuntimeError:  # LinAlgError: the smallest is too small for working precision
             return loo_path(kernel, targets, weight, self.penalties)
 
