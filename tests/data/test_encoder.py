@@ -136,6 +136,13 @@ def test_classes_and_their_names(tmp_path, values, names):
     assert table_problem(path).class_names == names
 
 
+def test_numbers_with_zeros_in_front_are_numbers_on_request(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,y\n" + "".join(f"{i * i % 7},0{i % 4}\n" for i in range(20)))
+    assert table_problem(path).class_names == ("00", "01", "02", "03")
+    assert table_problem(path, task="regression").target.max() == 3
+
+
 def test_names_that_differ_in_case_only_are_said(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("x,y\n" + "".join(f"{i % 7},{'pPq'[i % 3]}\n" for i in range(30)))
@@ -174,7 +181,7 @@ def test_rows_without_a_target_are_left_out(tmp_path):
     )
     problem = load_problem(path)
     assert len(problem) == 30
-    assert "10 rows without a value of 'y' are left out" in problem.notes
+    assert "left out: 10 rows without a value of 'y'" in problem.notes
 
 
 def test_new_rows_are_read_as_the_training_rows_were_written():

@@ -400,7 +400,7 @@ def test_comments_above_the_names_are_skipped(tmp_path):
     path.write_text("# made by a tool\na,b\n1,2\n")
     table = read_table(path)
     assert list(table.columns) == ["a", "b"]
-    assert "1 line of comments above the table is skipped" in table.notes
+    assert "skipped: 1 line of comments above the table" in table.notes
     path.write_text("#a,b\n1,2\n")  # the names may start with the sign
     assert list(read_table(path).columns) == ["#a", "b"]
 

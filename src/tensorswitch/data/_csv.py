@@ -25,6 +25,7 @@ from tensorswitch.data._text import (
     is_missing,
     odd_words,
     points_may_group,
+    unfitting,
 )
 from tensorswitch.data.readers import DataError
 
@@ -81,8 +82,7 @@ def _read(
         for name, (kind, words) in odd.items():
             if again[name] != "words":
                 cells = [word for word in columns[name] if word in words]
-                what = f"a value that is not a {kind} and counts as missing"
-                notes.append(cells_that(name, cells, what))
+                notes.append(cells_that(name, cells, unfitting(kind)))
                 columns[name], formats[name] = second[name], again[name]
     formats.update({n: "padded" for n in evidence.padded if formats[n] == "number"})
     notes += _remarks(columns, formats, given, evidence.slashed)

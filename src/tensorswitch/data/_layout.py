@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tensorswitch.data._text import is_missing, is_number
+from tensorswitch.data._text import counted, is_missing, is_number
 from tensorswitch.data.readers import DataError
 
 MOST_COMMENTS = 1000  # lines above a table
@@ -41,9 +41,7 @@ class Layout(NamedTuple):
         """Find the columns from the first lines, and add to the notes."""
         comments, sample = _first_lines(line for line in lines if line.strip())
         if comments:
-            lines_are = "lines of comments above the table are"
-            one = "1 line of comments above the table is"
-            notes.append(f"{one if comments == 1 else f'{comments} {lines_are}'} skipped")
+            notes.append(f"skipped: {counted(comments, 'line')} of comments above the table")
         if not sample:
             raise DataError(
                 f"{path} is empty; expected a line of column names and rows of features and labels"

@@ -112,8 +112,17 @@ def cells_that(name: str, words: Sequence[str], what: str) -> str:
     """Say which cells of a column are something that was not expected."""
     distinct = list(dict.fromkeys(words))
     shown = ", ".join(map(repr, distinct[:3])) + " …" * (len(distinct) > 3)
-    rows = f"{len(words)} rows" if len(words) > 1 else "1 row"
-    return f"column {name!r}: {rows} with {what}: {shown}"
+    return f"column {name!r}: {counted(len(words))} with {what}: {shown}"
+
+
+def unfitting(kind: str) -> str:
+    """Say what a cell is that is of another kind than its column."""
+    return f"a value that is not a {kind} and counts as missing"
+
+
+def counted(count: int, what: str = "row") -> str:
+    """Return a number of things, as "1 row" or "2 rows"."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _is(text: str, kind: str) -> bool:

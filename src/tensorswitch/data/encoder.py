@@ -8,7 +8,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from tensorswitch.data._text import FORMATS, LEVELS, best_conversion, cells_that, converted
+from tensorswitch.data._text import (
+    FORMATS,
+    LEVELS,
+    best_conversion,
+    cells_that,
+    converted,
+    unfitting,
+)
 from tensorswitch.data.labels import number_name
 from tensorswitch.data.readers import DataError
 from tensorswitch.data.tables import Table
@@ -215,7 +222,7 @@ class TableEncoder:
                 known, what = {None, *column.levels}, "a word that was not seen in training"
                 new = [] if column.other else [v for v in values if v not in known]
             else:
-                what = f"a value that is not a {column.kind} and counts as missing"
+                what = unfitting(column.kind)
                 missing = np.isnan if column.kind == "number" else np.isnat
                 gone = missing(_as_kind(values, column, len(table)))
                 new = [v for v, lost in zip(values, gone, strict=True) if lost and v is not None]
