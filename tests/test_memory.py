@@ -1,8 +1,12 @@
+import gc
+import weakref
+
+import pytest
 import torch
 from torch.testing import assert_close
 
 from tensorswitch import SwitchedLinear, switched_linear
-from tensorswitch._memory import available_memory
+from tensorswitch._memory import LARGE, _spare, available_memory, empty_gradient
 from tensorswitch.kernels import ss_kernel, ts_kernel
 
 
@@ -26,3 +30,46 @@ def test_a_default_device_in_force_during_a_call_changes_nothing():
     for a, b in zip(inside, everything(), strict=True):
         assert a.device.type == "cpu"
         assert_close(a, b)
+
+
+@pytest.fixture
+def weight():
+    return torch.zeros(LARGE // 4 // 64, 64, requires_grad=True)
+
+
+def new_gradient(weight, value=0.0):
+    return empty_gradient(weight, torch.float32, weight.device).fill_(value)
+
+
+def test_a_gradient_takes_the_memory_of_the_last_one(weight):
+    place = new_gradient(weight).data_ptr()
+    if weight not in _spare:
+        pytest.skip("no huge pages on this system")
+    assert new_gradient(weight).data_ptr() == place
+
+
+def test_gradients_in_use_keep_their_memory(weight):
+    first = new_gradient(weight, 1.0)
+    view = new_gradient(weight, 2.0)[3:5]
+    new_gradient(weight, 3.0)
+    last = new_gradient(weight, 4.0)
+    for tensor, value in ((first, 1), (view, 2), (last, 4)):
+        assert (tensor == value).all()
+
+
+def test_a_gradient_of_another_dtype_is_as_large_as_it_must_be(weight):
+    new_gradient(weight)
+    double = empty_gradient(weight, torch.float64, weight.device)
+    assert (double.shape, double.dtype) == (weight.shape, torch.float64)
+
+
+def test_spare_memory_goes_with_the_weight():
+    weight = torch.zeros(LARGE // 4)
+    new_gradient(weight)
+    if weight not in _spare:
+        pytest.skip("no huge pages on this system")
+    memory = weakref.ref(_spare[weight][0])
+    assert memory() is not None
+    del weight
+    gc.collect()
+    assert memory() is None

@@ -13,9 +13,12 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 LARGE = 1 << 25  # bytes from which the C library maps fresh pages for every allocation
 
@@ -49,17 +52,55 @@ class _Workspace(threading.local):
 workspace = _Workspace()
 
 
-def empty_like(tensor: Tensor) -> Tensor:
-    """Return an uninitialised tensor that the caller owns, such as a gradient."""
-    return empty(tensor.shape, tensor.dtype, tensor.device)
-
-
 def empty(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return an uninitialised tensor that the caller owns, in huge pages if it is large."""
-    # Huge pages take a fifth of the time to map.
     size = math.prod(shape) * dtype.itemsize
-    if size < LARGE or device.type != "cpu" or not hasattr(mmap, "MADV_HUGEPAGE"):
+    if _is_small(size, device):
         return torch.empty(shape, dtype=dtype, device=device)
+    return torch.frombuffer(_map_pages(size, shape), dtype=dtype).view(shape)
+
+
+class _Pages(np.ndarray[Any, Any]):
+    """Memory that is spare again when the last tensor that uses it is freed."""
+
+    spare: list[mmap.mmap]
+
+    def __del__(self) -> None:
+        # Views of an array are arrays of this class too, without memory of their own.
+        if isinstance(self.base, mmap.mmap) and not self.spare:
+            self.spare.append(self.base)
+
+
+_spare: WeakIdKeyDictionary = WeakIdKeyDictionary()
+
+
+def empty_gradient(weight: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return an uninitialised tensor like the weight, in the memory of its last gradient if freed.
+
+    Optimisers free the gradients after every step, and it takes longer to map their memory again
+    than to write to it. The memory of one gradient is kept as long as the weight exists.
+    """
+    size = weight.numel() * dtype.itemsize
+    if _is_small(size, device):
+        return torch.empty(weight.shape, dtype=dtype, device=device)
+    spare = _spare.setdefault(weight, [])
+    memory = None
+    with suppress(IndexError):  # none yet, or another thread has it
+        memory = spare.pop()
+    if memory is None or len(memory) != size:
+        memory = _map_pages(size, weight.shape)
+    pages = _Pages(size, np.uint8, memory)
+    pages.spare = spare
+    return torch.frombuffer(pages, dtype=dtype).view(weight.shape)
+
+
+def _is_small(size: int, device: torch.device) -> bool:
+    """Return whether it does not pay to map the memory apart, or it is not possible."""
+    return size < LARGE or device.type != "cpu" or not hasattr(mmap, "MADV_HUGEPAGE")
+
+
+def _map_pages(size: int, shape: Sequence[int]) -> mmap.mmap:
+    """Map fresh memory in huge pages, which takes a fifth of the time."""
     try:
         memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
@@ -68,7 +109,7 @@ def empty(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Ten
         ) from error
     with suppress(OSError):  # not every kernel supports huge pages
         memory.madvise(mmap.MADV_HUGEPAGE)
-    return torch.frombuffer(memory, dtype=dtype).view(shape)
+    return memory
 
 
 def check_memory(needed: float, what: str, advice: str = "") -> None:

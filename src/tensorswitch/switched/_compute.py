@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from tensorswitch._memory import empty
+from tensorswitch._memory import empty_gradient
 from tensorswitch.switched._blocks import accumulator, cut, joined
 from tensorswitch.switched._dense import dense_backward, dense_forward
 from tensorswitch.switched._grouped import grouped_backward, grouped_forward
@@ -86,7 +86,7 @@ def gradients(
     need_weight: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Return the gradients of ``x`` and of the weight; an empty tensor for one not needed."""
-    narrow, wide = delta.dtype, weight.dtype
+    narrow, wide, given = delta.dtype, weight.dtype, weight
     if not group:
         kind = dense_dtype(delta, weight)
         x, delta, weight = x.to(kind), delta.to(kind), weight.to(kind) if need_x else weight
@@ -100,7 +100,7 @@ def gradients(
     h = gates if group else gates.to(delta.dtype)
     parts, total = [], None
     for number, (part_x, part_h, part_delta) in enumerate(cut(ROW_BLOCK, x, h, delta)):
-        part = empty(shape, sums, x.device) if need_weight else None
+        part = empty_gradient(given, sums, x.device) if need_weight else None
         if plans is not None:
             parts.append(
                 grouped_backward(
