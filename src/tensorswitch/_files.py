@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 
@@ -132,6 +133,17 @@ def _is_running(process: int) -> bool:
     except OSError:  # it runs under another user
         return True
     return True
+
+
+def as_json(value: Any) -> Any:
+    """Return a value as JSON would: tuples become lists, NumPy numbers those of Python."""
+    return json.loads(json.dumps(value, default=_number))
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r} of type {type(value).__name__} cannot be written as JSON")
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -3,11 +3,17 @@
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from tensorswitch.cli import app
-from tensorswitch.experiments import Experiment, compact_records, records_in
+from tensorswitch.experiments import (
+    Experiment,
+    compact_records,
+    records_in,
+    with_fingerprints,
+)
 from tensorswitch.experiments.records import Record, run_one
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "results" / "runs"
@@ -90,3 +96,35 @@ def test_records_survive_a_round_trip(folder):
         record = Record.read(path)
         assert record.to_json() == path.read_text()
         assert asdict(record)["experiment"] == asdict(record.experiment)
+
+
+def test_a_run_resumes_after_its_data_have_moved(tmp_path, monkeypatch):
+    random = np.random.default_rng(0)
+    text = "\n".join(["a,y", *(f"{x},{'up' if x > 0 else 'down'}" for x in random.normal(size=60))])
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "t.csv").write_text(text)
+    here, there = (
+        with_fingerprints(
+            [Experiment(**{**QUICK, "data": str(tmp_path / n / "t.csv"), "epochs": 3})]
+        )
+        for n in ("first", "second")
+    )
+    assert here[0].name == there[0].name
+
+    def stop(done, total, note):
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_one(here[0], tmp_path / "runs", watch=stop)
+    record = run_one(there[0], tmp_path / "runs")
+    assert record.error is None
+    assert len(record.result.epochs) == 3
+
+
+def test_numbers_of_numpy_name_the_same_experiment():
+    plain = Experiment(data="digits", method="cnn-ss", width=8, convolutions=(1, 2, 1), seed=3)
+    numpy = replace(plain, width=np.int64(8), convolutions=np.array([1, 2, 1]).tolist())
+    numpy = replace(numpy, seed=np.int64(3), channels=tuple(np.array(plain.channels)))
+    assert numpy.name == plain.name

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -200,3 +201,55 @@ def test_dropout_of_a_resumed_run_is_that_of_one_run(tmp_path, kind):
     other.generator = torch.Generator().manual_seed(0)  # the order of rows stays
     train(other, rows, epochs=4)
     assert not torch.equal(weights(other), weights(whole))
+
+
+@pytest.mark.parametrize(("before", "after"), [(milestones, None), (None, milestones)])
+def test_a_checkpoint_of_another_schedule_is_refused(tmp_path, before, after):
+    rows = digits()[0]
+    train(learner(schedule=before), rows, epochs=1, folder=tmp_path)
+    with pytest.raises(ValueError, match=r"other settings \(schedule differ\)"):
+        train(learner(schedule=after), rows, epochs=2, folder=tmp_path)
+
+
+def test_settings_that_an_older_checkpoint_does_not_name_are_not_compared(tmp_path):
+    rows = digits()[0]
+    train(learner(), rows, epochs=1, folder=tmp_path)
+    tensors, header = read_tensors(tmp_path / CHECKPOINT, FORMAT)
+    del header["settings"]["schedule"]
+    write_tensors(tmp_path / CHECKPOINT, FORMAT, tensors, header)
+    assert len(train(learner(), rows, epochs=2, folder=tmp_path).epochs) == 2
+
+
+def test_notes_are_compared_as_they_are_written(tmp_path):
+    rows, notes = digits()[0], {"sizes": (8, 8), "rate": np.float32(0.5), "rows": np.int64(3)}
+    for epochs in (1, 2):
+        train(learner(), rows, epochs=epochs, folder=tmp_path, notes=notes)
+    with pytest.raises(TypeError, match=r"of type object cannot be written as JSON"):
+        train(learner(), rows, epochs=2, folder=tmp_path / "other", notes={"what": object()})
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_run_of_a_learner_that_has_learned_before_keeps_its_best_epoch(tmp_path):
+    rows, validation, _ = digits()
+    first = learner()
+    first.epoch(rows)
+    history = train(first, rows, epochs=2, validation=validation, folder=tmp_path)
+    written = read_header(tmp_path / BEST, FORMAT)
+    assert len(json.loads(written["history"])) == history.best.epoch
+    resumed = train(learner(), rows, epochs=3, validation=validation, folder=tmp_path)
+    assert resumed.epochs[:2] == history.epochs
+
+
+def test_layers_that_share_a_weight_still_do_after_resuming(tmp_path):
+    def begin():
+        torch.manual_seed(0)
+        shared = torch.nn.Linear(16, 16)
+        return Learner(torch.nn.Sequential(shared, torch.nn.ReLU(), shared), lr=0.05)
+
+    rows, whole = digits()[0], begin()
+    train(whole, rows, epochs=2)
+    for epochs in (1, 2):
+        resumed = begin()
+        train(resumed, rows, epochs=epochs, folder=tmp_path)
+    assert resumed.network[0].weight is resumed.network[2].weight
+    assert torch.equal(weights(resumed), weights(whole))

@@ -6,7 +6,7 @@ import torch
 
 from tensorswitch._files import read_tensors
 from tensorswitch.history import History
-from tensorswitch.training import FORMAT, DivergedError, Rows, train
+from tensorswitch.training import FORMAT, DivergedError, Learner, Rows, train
 from tests.training.runs import digits, learner
 
 
@@ -94,3 +94,26 @@ def test_a_loss_that_is_no_number_stops_and_says_where(tmp_path, change, where):
 def test_wrong_arguments_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_rows_that_are_not_finite_are_named_wherever_they_are():
+    rows, validation, test = digits()
+    validation.x[200, 3] = math.nan
+    with pytest.raises(
+        DivergedError,
+        match=r"^the validation loss is not finite after epoch 1: the inputs contain NaN",
+    ):
+        train(learner(), rows, epochs=1, validation=validation, test=test)
+    x = torch.randn(64, 4)
+    y = x[:, :1].clone()
+    y[50] = math.nan
+    with pytest.raises(
+        DivergedError, match=r"^the loss is not finite in epoch 1: the targets contain NaN .*y$"
+    ):
+        train(Learner(torch.nn.Linear(4, 1), loss="squared"), Rows(x, y), epochs=1)
+
+
+def test_a_loss_that_diverges_in_the_last_step_names_its_epoch():
+    rows = digits()[0]
+    with pytest.raises(DivergedError, match=r"^the loss is not finite in epoch 1: "):
+        train(learner(lr=1e20, batch_size=len(rows.x) // 2), rows, epochs=1)

@@ -65,6 +65,13 @@ def settings_of(method: Any) -> tuple[str, ...]:
     return (*_ALWAYS, "target", *_SETTINGS[_family(method)])
 
 
+_WHOLE = (
+    *("components", "depth", "width", "epochs", "batch_size", "convolutions", "channels"),
+    *("depths", "trial_rows", "seed"),
+)
+_REAL = ("lr", "momentum", "weight_decay", "Cs", "alphas", "tol")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
     """A method, its settings and the data set to run it on.
@@ -183,11 +190,14 @@ class Experiment:
         if self.target is not None and not isinstance(self.target, str):
             raise ValueError(f"target must be the name of a column as text, got {self.target!r}")
         check_number(momentum=self.momentum, weight_decay=self.weight_decay)
-        for name in ("lr", "tol", "momentum", "weight_decay"):  # 1 and 1.0 must hash alike
-            object.__setattr__(self, name, float(getattr(self, name)))
-        for name in ("Cs", "alphas"):
-            object.__setattr__(self, name, tuple(map(float, getattr(self, name))))
         check_seed(self.seed)
+        for kind, names in ((int, _WHOLE), (float, _REAL)):  # 1 and 1.0 must hash alike
+            for name in names:
+                value = getattr(self, name)
+                if isinstance(value, tuple):
+                    object.__setattr__(self, name, tuple(map(kind, value)))
+                elif value is not None:
+                    object.__setattr__(self, name, kind(value))
         if self.precision not in (None, "bf16"):
             raise ValueError(f"precision must be None or 'bf16', got {self.precision!r}")
         if self.family == "cnn" and len(self.convolutions) != len(self.channels):

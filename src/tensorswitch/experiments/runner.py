@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterable
@@ -172,7 +171,9 @@ def _network(
     }
     rows = Rows.from_numpy(split.train, split.train_labels)
     place = folder if experiment.epochs > 1 else None  # a single epoch needs no checkpoint
-    notes = json.loads(json.dumps(experiment.settings))  # tuples become lists, as in a file
+    notes = experiment.settings
+    if experiment.fingerprint:  # the data may have moved since, as in the name of the experiment
+        notes["data"] = Path(experiment.data).name
     history = train(
         learner, rows, epochs=experiment.epochs, folder=place, notes=notes, after=after, **parts
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +39,12 @@ def write_checkpoint(
     notes : dict
         Settings of the run, as JSON values.
     """
+    weights = learner.network.state_dict()
+    # Layers may share a weight, but tensors of a file must not share memory.
+    shared = Counter(v.data_ptr() for v in weights.values())
     tensors = {
-        f"model.{k}": v.detach().cpu().contiguous() for k, v in learner.network.state_dict().items()
+        f"model.{k}": (v.clone() if shared[v.data_ptr()] > 1 else v).detach().cpu().contiguous()
+        for k, v in weights.items()
     }
     state = learner.optimizer.state_dict()
     scalars: dict[str, dict[str, Any]] = {}
@@ -106,7 +111,7 @@ def _restore(
     header: dict[str, Any],
     notes: dict[str, Any],
 ) -> History:
-    settings = header.get("settings", learner.settings)
+    settings = {**learner.settings, **header.get("settings", {})}
     different = _differing(header["notes"], notes) | _differing(settings, learner.settings)
     if different:
         raise _OtherRunError(

@@ -144,15 +144,16 @@ class Learner:
         with deferring_interrupts():  # the first optimiser imports torch's compiler
             self.optimizer = OPTIMIZERS[optimizer](trained, **options)
         self.schedule = None if schedule is None else schedule(self.optimizer)
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator = torch.Generator().manual_seed(int(seed))
         self.epochs_done = 0
         self.settings: dict[str, Any] = {
             "loss": loss,
             "optimizer": optimizer,
             "lr": float(lr),
             "weight_decay": float(weight_decay),
-            "batch_size": self.batch_size,
+            "batch_size": self.batch_size * self.ranks,  # of all processes together
             "precision": precision,
+            "schedule": None if schedule is None else type(self.schedule).__name__,
             "seed": int(seed),
         }
         if optimizer == "sgd":
@@ -237,21 +238,21 @@ class Learner:
                 (loss * self.ranks if self.ranks > 1 else loss).backward()
                 value = loss.detach()
                 if step % look == 0 and not math.isfinite(value):
-                    self.explain(part_x)
+                    self.explain(part_x, part_y)
                 self.optimizer.step()
                 losses += value * batch
                 if self.loss_name == "cross-entropy":
                     wrong += (outputs.detach().argmax(1) != part_y).sum()
                 if watch is not None:
                     watch()
-        if self.schedule is not None:
-            self.schedule.step()
-        self.epochs_done += 1
         if self.ranks > 1:
             for count in (losses, wrong):
                 distributed.all_reduce(count)
         if not math.isfinite(losses):
-            self.explain(x[: self.batch_size])
+            self.explain(x, y)
+        if self.schedule is not None:
+            self.schedule.step()
+        self.epochs_done += 1
         error = float(wrong) / len(x) if self.loss_name == "cross-entropy" else math.nan
         return float(losses) / len(x), error
 
@@ -381,34 +382,46 @@ class Learner:
         return torch.autocast(self.device.type, torch.bfloat16) if self.precision else nullcontext()
 
     @torch.no_grad()
-    def explain(self, x: Tensor) -> None:
-        """Raise an error that names the first layer with NaN or infinite weights or outputs.
+    def explain(self, x: Tensor, y: Tensor | None = None, problem: str | None = None) -> None:
+        """Raise an error that names what has NaN or infinity first: weights, rows or a layer.
 
         Parameters
         ----------
         x : Tensor of shape (rows, ...)
             Inputs for which the loss is not finite.
+        y : Tensor of shape (rows,) or (rows, outputs), optional
+            Their targets.
+        problem : str, optional
+            What is not finite; by default the loss in the present epoch.
 
         Raises
         ------
         DivergedError
             Always.
         """
-        problem = f"the loss is not finite in epoch {self.epochs_done + 1}"
+        problem = problem or f"the loss is not finite in epoch {self.epochs_done + 1}"
         for name, parameter in self.network.named_parameters():
             if not parameter.isfinite().all():
                 raise DivergedError(
                     f"{problem}: {name} is the first with NaN or infinity; {ADVICE}"
                 )
-        if not x.isfinite().all():
-            raise DivergedError(f"{problem}: the inputs contain NaN or infinity")
-        where = "the loss"
-        if isinstance(self.network, nn.Sequential):  # of others, the order is not known
-            for name, layer in self.network.named_children():
-                x = layer(x)
-                if not x.isfinite().all() and where == "the loss":
-                    where = f"the output of layer {name} ({type(layer).__name__})"
+        for name, values in (("inputs", x), ("targets", y)):
+            if values is not None and not values.isfinite().all():
+                raise DivergedError(f"{problem}: the {name} contain NaN or infinity")
+        where = self._first_wrong_layer(x) or "the loss"
         raise DivergedError(f"{problem}: NaN or infinity first appears in {where}; {ADVICE}")
+
+    def _first_wrong_layer(self, x: Tensor) -> str | None:
+        """Return the first layer with outputs that are not finite for some batch."""
+        if not isinstance(self.network, nn.Sequential):  # of others, the order is not known
+            return None
+        for part in x.split(self.batch_size):
+            outputs = part.to(self.device)
+            for name, layer in self.network.named_children():
+                outputs = layer(outputs)
+                if not outputs.isfinite().all():
+                    return f"the output of layer {name} ({type(layer).__name__})"
+        return None
 
 
 def _can_fuse(device: torch.device) -> bool:

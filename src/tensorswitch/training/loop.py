@@ -12,7 +12,7 @@ from typing import Any
 from torch import distributed
 
 from tensorswitch._checks import check_positive
-from tensorswitch._files import make_folder, read_header, write_text
+from tensorswitch._files import as_json, make_folder, read_header, write_text
 from tensorswitch._progress import progress_bar
 from tensorswitch.history import Epoch, History
 from tensorswitch.training.checkpoint import FORMAT
@@ -60,7 +60,8 @@ def train(
         ``history.json``, which are written after every epoch. An interrupted run continues from
         there.
     notes : dict, optional
-        Settings of the run. A checkpoint with other settings is refused.
+        Settings of the run, as JSON values or NumPy numbers. A checkpoint with other settings is
+        refused.
     tensorboard : bool, default=False
         Whether to write TensorBoard events to ``folder``.
     progress : bool, default=False
@@ -94,7 +95,7 @@ def train(
     check_positive(epochs=epochs)
     if patience is not None:
         check_positive(patience=patience)
-    notes = notes or {}
+    notes = as_json(notes or {})
     place = None if folder is None else Path(folder)
     history = History() if place is None else _resume(learner, place, notes)
     if history.epochs and after is not None:
@@ -118,9 +119,13 @@ def train(
                 *learner.evaluate(validation),
                 *learner.evaluate(test),
             )
-            for held, loss in ((validation, epoch.validation_loss), (test, epoch.test_loss)):
+            for held, loss, what in (
+                (validation, epoch.validation_loss, "validation"),
+                (test, epoch.test_loss, "test"),
+            ):
                 if held is not None and len(held.x) and not math.isfinite(loss):
-                    learner.explain(held.x[: learner.batch_size].to(learner.device))
+                    problem = f"the {what} loss is not finite after epoch {number}"
+                    learner.explain(held.x, held.y, problem)
             history.epochs.append(epoch)
             bar(0, _note(epoch))
             if writer is not None:
@@ -168,8 +173,8 @@ def _settle_best(place: Path, history: History) -> None:
     """Make the other files agree with the checkpoint, which has this history."""
     following = place / NEXT_BEST
     if following.exists():
-        header = read_header(following, FORMAT)
-        if header.get("epochs_done") == history.best.epoch:
+        written = History.from_json(read_header(following, FORMAT)["history"])
+        if len(written.epochs) == history.best.epoch:
             following.replace(place / BEST)
         else:  # its epoch was never completed
             following.unlink()
