@@ -1,10 +1,12 @@
 """A comparison, its explanations and its report, for images and for numbers."""
 
 import json
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
+from sklearn.model_selection import train_test_split
 
 from tensorswitch.data import DataError, Problem, Table, load
 from tensorswitch.experiments import compare
@@ -12,6 +14,7 @@ from tensorswitch.experiments.comparison import check_methods
 from tensorswitch.experiments.explaining import examples, explain_rows
 from tensorswitch.experiments.figures import COLOURS
 from tensorswitch.experiments.methods import COMPARED
+from tensorswitch.experiments.metrics import regression_metrics
 from tensorswitch.experiments.predictor import decisions, load_predictor, predicted_numbers
 from tensorswitch.experiments.report import write_report
 from tensorswitch.experiments.summary import cells, conclusion, legend
@@ -179,3 +182,51 @@ def test_methods_that_do_not_suit_are_refused():
 def test_every_method_has_a_colour_of_its_own():
     colours = [COLOURS[name] for name in COMPARED]
     assert len(set(colours)) == len(colours)
+
+
+@pytest.mark.parametrize("components", [None, 5])
+def test_contributions_of_padded_images_have_the_pixels_of_the_image(tmp_path, components):
+    """Images of 28 × 28 are learned with a margin."""
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 255, (80, 1, 28, 28)).astype(np.uint8)
+    target = np.arange(80) % 2
+    rows[target == 1, :, 5:20, 9:14] //= 4
+    problem = Problem("noise", rows, target, ("a", "b"), given_test=np.arange(60, 80))
+    result = compare(problem, tmp_path, methods=["rr"], components=components, **QUICK)
+    predictor = load_predictor(result.model_path(result.records[0]))
+    found = explain_rows(predictor, rows[60:70])
+    assert found.contributions.shape == (10, 1, 1, 28, 28)
+    outputs = decisions(predictor.model, predictor.inputs(rows[60:70]))
+    np.testing.assert_allclose(found.outputs, outputs, atol=1e-4 * np.abs(outputs).max())
+    chosen, importance = examples(predictor, problem, problem.splits()[0])
+    whole = explain_rows(predictor, rows[60:80]).importance
+    np.testing.assert_allclose(importance, whole, rtol=1e-4)
+    assert all(example.shares.shape == (1, 28, 28) for example in chosen)
+
+
+def test_constant_targets_have_no_r2():
+    for rows in (10, 20, 50):
+        assert np.isnan(regression_metrics(np.full(rows, 0.1), np.full(rows, 0.15))["r2"])
+
+
+def test_a_network_learns_on_if_the_held_out_targets_are_constant(tmp_path):
+    rng = np.random.default_rng(0)
+    x, target = rng.normal(size=120), np.zeros(120)
+    target[:5] = 3 + x[:5]  # mostly zero
+    problem = Problem("rare", Table("rare", {"x": x}), target, None, "y")
+    result = compare(problem, tmp_path, methods=["ss"], epochs=5, width=8)
+    assert any(fold.note != "epoch 1" for fold in result.records[0].results)
+
+
+def test_a_machine_learns_a_class_of_one_row_and_names_its_sample(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    target, sample = np.zeros(100, dtype=int), np.random.default_rng(0).permutation(80)[:60]
+    held = train_test_split(np.arange(80), test_size=0.2, random_state=0)[1]
+    target[[np.intersect1d(held, sample)[0], 90]] = 1  # one row, which validation would hold out
+    rows = Table("rare", {"x": rng.normal(size=100) + 5 * target})
+    problem = Problem("rare", rows, target, ("a", "b"), given_test=np.arange(80, 100))
+    for name, most in (("all", None), ("some", 60)):
+        monkeypatch.setitem(COMPARED, "svm-ts", replace(COMPARED["svm-ts"], most_rows=most))
+        result = compare(problem, tmp_path / name, methods=["svm-ts"], **QUICK)
+        assert result.records[0].failure is None
+        assert ("learned from 60 of 80 rows" in cells(result)[0][-1]) == (most is not None)

@@ -3,6 +3,7 @@ import csv
 import numpy as np
 import pytest
 
+from tensorswitch._files import read_tensors, write_tensors
 from tensorswitch.data import load, load_problem
 from tensorswitch.experiments import predict_network, train_method, train_network
 
@@ -58,3 +59,40 @@ def test_a_network_and_another_model_do_not_replace_each_other(tmp_path):
     assert [
         (tmp_path / name / "model.safetensors").read_bytes() for name in ("ridge", "net")
     ] == before
+
+
+def test_classes_written_as_numbers_are_known_again(tmp_path):
+    random = np.random.default_rng(0)
+    lines = [f"{str(x).replace('.', ',')};{1 + (x > 0)},0" for x in random.normal(size=80)]
+    (tmp_path / "t.csv").write_text("\n".join(["x;kind", *lines]))
+    problem = load_problem(tmp_path / "t.csv", target="kind")
+    train_network(problem.dataset(), tmp_path / "a", **QUICK)
+    found = predict_network(tmp_path / "a", tmp_path / "t.csv")
+    assert found.unknown == []
+    assert set(found.truth) == set(problem.class_names)
+
+
+def test_sizes_may_be_numbers_of_numpy(tmp_path):
+    quick = {**QUICK, "batch_size": np.int64(32)}
+    for epochs in (1, 2):
+        quick["epochs"] = np.int64(epochs)
+        trained = train_network("digits", tmp_path / "a", seed=np.int64(1), **quick)
+    assert len(trained.history.epochs) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda notes: notes.pop("flat"), "the description in .* is not valid .'flat'"),
+        (lambda notes: notes["class_names"].pop(), "9 classes for 10 outputs"),
+        (lambda notes: notes.update(table={}), "the description in .* is not valid"),
+    ],
+)
+def test_a_description_that_does_not_suit_is_named(tmp_path, change, message):
+    path = train_network("digits", tmp_path / "a", **QUICK).path
+    tensors, header = read_tensors(path, "tensorswitch.model")
+    header.pop("format")
+    change(header["notes"])
+    write_tensors(path, "tensorswitch.model", tensors, header)
+    with pytest.raises(ValueError, match=message):
+        predict_network(path, "digits")

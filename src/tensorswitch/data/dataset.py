@@ -146,6 +146,8 @@ class Dataset:
         How the columns of a table became features.
     target_name, id_name : str, default=""
         Columns of the labels, and of what identifies rows, in a table.
+    target_written : str, default=""
+        How the labels are written, if they are numbers, as in :class:`Problem`.
 
     Raises
     ------
@@ -168,6 +170,7 @@ class Dataset:
     encoder: TableEncoder | None = None
     target_name: str = ""
     id_name: str = ""
+    target_written: str = ""
 
     def __post_init__(self) -> None:
         for part in ("train", "test"):

@@ -225,8 +225,13 @@ class Problem:
         parts = self.parts(train, test)
         assert isinstance(parts.encoder, TableEncoder)
         whole = Dataset(self.name, parts.train, target[0], parts.test, target[1], self.class_names)
-        named = replace(whole, target_name=self.target_name, id_name=self.id_name)
-        return replace(named, encoder=parts.encoder)
+        return replace(
+            whole,
+            encoder=parts.encoder,
+            target_name=self.target_name,
+            target_written=self.target_written,
+            id_name=self.id_name,
+        )
 
 
 def _take(rows: Table | np.ndarray, places: np.ndarray) -> Table | np.ndarray:

@@ -18,6 +18,7 @@ __all__ = ["Example", "can_explain", "examples", "explain_rows", "feature_names"
 
 EXAMPLES = 6  # half of them right and half of them wrong, if there are enough
 ROWS = 1_000  # test rows among which examples are chosen
+BLOCK = 50  # rows that are explained at a time
 NEAREST = 3
 
 
@@ -108,7 +109,7 @@ def _in_pixels(
     """Divide the contribution of each principal component among the pixels it is made of."""
     shape = (*found.constant.shape, *preparation.mean.shape)
     if preparation.basis is None:
-        return Explanation(found.contributions.reshape(shape), found.constant)
+        return Explanation(_cropped(found.contributions.reshape(shape), rows), found.constant)
     pixels = preparation._replace(basis=None, flat=True)(rows)
     slopes = np.divide(
         found.contributions,
@@ -117,7 +118,16 @@ def _in_pixels(
         where=np.abs(x[:, None]) > 1e-30,
     )
     shares = (slopes @ preparation.basis.T) * pixels[:, None]
-    return Explanation(shares.reshape(shape), found.constant)
+    return Explanation(_cropped(shares.reshape(shape), rows), found.constant)
+
+
+def _cropped(shares: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Leave out the pixels that the preparation has added around images, which are zero."""
+    if rows.ndim < 4:
+        return shares
+    height, width = rows.shape[-2:]
+    top, left = (shares.shape[-2] - height) // 2, (shares.shape[-1] - width) // 2
+    return shares[..., top : top + height, left : left + width]
 
 
 def feature_names(predictor: Predictor) -> list[str] | None:
@@ -165,14 +175,28 @@ def examples(
     rows = _take(problem.rows, test)
     predictions = predictor.predict(rows)
     chosen = _choose(problem.target[test], predictions)
-    found = explain_rows(predictor, rows)
+    importance = _importance(predictor, rows)
+    found = explain_rows(predictor, _take(rows, chosen))
     near, counts = _neighbours(predictor, problem, train, test[chosen])
     made = []
     for order, place in enumerate(chosen):
         row = int(test[place])
         words = [*near[order], *counts[order]]
-        made.append(_example(problem, predictor, predictions, found, row, place, words))
-    return made, found.importance
+        shares = found.contributions[order]
+        made.append(_example(problem, predictor, predictions, shares, row, place, words))
+    return made, importance
+
+
+def _importance(predictor: Predictor, rows: Table | np.ndarray) -> np.ndarray:
+    """Return the mean absolute contributions, of a few rows at a time.
+
+    With many classes, those of all rows would take gigabytes.
+    """
+    total: Any = 0.0
+    for start in range(0, len(rows), BLOCK):
+        places = np.arange(start, min(start + BLOCK, len(rows)))
+        total = total + len(places) * explain_rows(predictor, _take(rows, places)).importance
+    return np.asarray(total / len(rows))
 
 
 def _take(rows: Table | np.ndarray, places: np.ndarray) -> Table | np.ndarray:
@@ -203,13 +227,12 @@ def _example(
     problem: Problem,
     predictor: Predictor,
     predictions: Predictions,
-    found: Explanation,
+    shares: np.ndarray,
     row: int,
     place: int,
     neighbours: list[str],
 ) -> Example:
     truth = problem.target[row]
-    shares = found.contributions[place]
     if predictions.class_names is None:
         said = predictions.labels[place]
         low, high = predictions.low, predictions.high

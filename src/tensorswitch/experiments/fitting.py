@@ -217,15 +217,21 @@ def _by_epochs(
         current = replace(fit.predictor, model=model)
         error = _error(current, test, truth)
         fit.curve.append({"seconds": seconds, "error": error})
-        # The held-out targets are standardised, which does not matter for 1 − R².
-        plain = replace(current, centre=0.0, spread=1.0)
-        criterion = model.loss_ if held_x is None else _error(plain, held_x, held_y)
+        criterion = model.loss_ if held_x is None else _criterion(current, held_x, held_y)
         if criterion < best or kept is None:
             best, kept, fit.note = criterion, copy.deepcopy(model), f"epoch {epoch}"
         if watch is not None:
             watch(epoch, setting.epochs, f"test error {100 * error:.2f} %")
     fit.predictor.model = kept
     fit.fit_seconds, fit.one_pass = seconds, fit.curve[0]["error"]
+
+
+def _criterion(predictor: Predictor, x: np.ndarray, target: np.ndarray) -> float:
+    """Return the error on held-out rows; of a regression the squared one, since R² may be NaN."""
+    if predictor.class_names is not None:
+        return _error(predictor, x, target)
+    plain = replace(predictor, centre=0.0, spread=1.0)  # the targets are standardised
+    return float(np.square(predicted_numbers(plain, x)[0] - target).mean())
 
 
 def _error(predictor: Predictor, x: np.ndarray, truth: np.ndarray) -> float:
@@ -240,7 +246,8 @@ def _tuned_machine(
     """Choose depth and C by validation error, if there are few rows."""
     depth, C = model.depth, model.C
     train, labels, held_x, held_y = _held_out(x, y)
-    if held_x is not None and len(x) <= SVM_GRID_ROWS:
+    complete = len(np.unique(labels)) == len(np.unique(y))
+    if held_x is not None and complete and len(x) <= SVM_GRID_ROWS:
         grid: dict[str, Any] = {"kinds": [model.kernel], "depths": SVM_DEPTHS, "Cs": SVM_CS}
         errors = kernel_svc_grid(train, labels, held_x, held_y, **grid)
         _, depth, C = min(errors, key=lambda key: (errors[key], key))

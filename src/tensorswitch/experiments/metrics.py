@@ -97,7 +97,8 @@ def regression_metrics(truth: np.ndarray, predicted: np.ndarray) -> dict[str, An
     (0.5, 0.577, 0.333)
     """
     residual = predicted - truth
-    total = np.square(truth - truth.mean()).sum()
+    # The mean of equal numbers may differ from them in the last digit.
+    total = np.square(truth - truth.mean()).sum() if np.ptp(truth) > 0 else 0.0
     r2 = float(1 - np.square(residual).sum() / total) if total > 0 else float("nan")
     return {
         "error": 1 - r2,

@@ -117,7 +117,7 @@ def train_network(
     ValueError
         If an argument is not valid, or the folder has a run with other settings or another model.
     """
-    check_seed(seed)
+    seed = check_seed(seed)
     check_device(device)
     if patience is not None:
         check_positive(patience=patience)
@@ -197,8 +197,12 @@ def _save(network: Network, content: Dataset, preparation: Preparation, path: Pa
         "shape": list(images.shape[1:]),
     }
     if content.encoder is not None:
-        encoder = content.encoder.to_json()
-        about["table"] = {"encoder": encoder, "target": content.target_name, "id": content.id_name}
+        about["table"] = {
+            "encoder": content.encoder.to_json(),
+            "target": content.target_name,
+            "target_written": content.target_written,
+            "id": content.id_name,
+        }
     save_model(network, path, tensors, **about)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from tensorswitch._files import read_header
 from tensorswitch.data import Preparation, Table, TableEncoder
@@ -388,14 +389,24 @@ def load_predictor(path: str | Path) -> Predictor:
 def _network_predictor(path: Path) -> Predictor:
     """Read a network that :func:`train_network` wrote."""
     network, extra, notes = load_model_with_extra(path)
+    advice = "use a model written by `tensorswitch train`"
     if "mean" not in extra or "class_names" not in notes:
-        raise ValueError(
-            f"{path} does not describe the preparation of its inputs; "
-            "use a model written by `tensorswitch train`"
-        )
+        raise ValueError(f"{path} does not describe the preparation of its inputs; {advice}")
+    try:
+        return _described_predictor(network, extra, notes)
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"the description in {path} is not valid ({error}); {advice}") from error
+
+
+def _described_predictor(
+    network: Network, extra: dict[str, Tensor], notes: dict[str, Any]
+) -> Predictor:
     arrays = {k: extra[k].numpy() if k in extra else None for k in ("basis", "scale")}
     preparation = Preparation(extra["mean"].numpy(), flat=notes["flat"], **arrays)
     names = tuple(notes["class_names"])
+    outputs = network.description["out_features"]
+    if len(names) != outputs:
+        raise ValueError(f"{len(names)} classes for {outputs} outputs")
     model = NetworkModel(network, len(names))
     table = notes.get("table")
     encoder = preparation if table is None else TableEncoder.from_json(table["encoder"])
@@ -408,6 +419,7 @@ def _network_predictor(path: Path) -> Predictor:
         front,
         target_name="" if table is None else table["target"],
         id_name="" if table is None else table["id"],
+        target_written="" if table is None else table.get("target_written", ""),
         row_shape=tuple(notes.get("shape", ())),
         row_type=notes.get("type", ""),
     )

@@ -53,7 +53,7 @@ def _row(record: MethodRecord, numbers: bool) -> list[str]:
     if record.failure is not None or not record.results:
         state = "failed" if record.failure is not None else "not run"
         return [record.label, state, *["–"] * (2 if numbers else 3), time, ""]
-    note = record.results[0].note.split(";")[0]
+    note = record.results[0].note
     if numbers:
         values = [f"{record.mean('r2'):.3f}", *(number(record.mean(m)) for m in ("rmse", "mae"))]
         return [record.label, *values, time, note]
