@@ -286,3 +286,22 @@ def test_a_failed_run_is_shown_with_its_error(tmp_path):
     report.write_report(tmp_path / "report.html", [failed], [], [], "tensorswitch paper table1")
     assert "failed: it &lt;broke&gt;" in (tmp_path / "report.html").read_text()
     assert Sweep([failed.experiment], tmp_path).left() == [failed.experiment]
+
+
+def test_of_records_on_data_that_changed_the_last_one_counts(tmp_path):
+    experiments = plan("table1", "smoke").experiments[:2]
+    (tmp_path / "runs").mkdir()
+    for day, fingerprint in enumerate(("old", "new", "older")):
+        for experiment in experiments:
+            made = {"date": f"2026-01-0{(2, 3, 1)[day]}"}
+            record = Record(
+                replace(experiment, fingerprint=fingerprint), Result(1, 1.0), None, made
+            )
+            (tmp_path / "runs" / f"{record.experiment.name}.json").write_text(record.to_json())
+    records = finished(experiments, tmp_path)
+    assert [r.experiment.fingerprint for r in records] == ["new", "new"]
+
+
+def test_commands_keep_the_case_of_columns():
+    experiment = Experiment(data="t.csv", method="ss", target="Price", precision="bf16")
+    assert "target=Price" in report.command(experiment)

@@ -202,3 +202,13 @@ def test_published_values_are_those_of_the_paper():
         == published.ASYMPTOTIC["svm-ts"]["mnist"].error
         == 1.40
     )
+
+
+def test_a_long_run_that_failed_does_not_take_the_short_ones_away():
+    failed = record(epochs=100)
+    failed.result, failed.error = None, "OSError: no space left"
+    (row,) = table1.rows([record(epochs=1, one=(0.1, 0.1)), failed])
+    assert row.one_pass["mnist"].error == pytest.approx(10)
+    diverged = record(epochs=1, seed=1)
+    diverged.result, diverged.error = None, "DivergedError"
+    assert table1.rows([record(epochs=1), record(epochs=100), diverged]) == []

@@ -111,7 +111,7 @@ def load_model_with_extra(path: str | Path) -> tuple[Network, dict[str, Tensor],
         with torch.device("meta"):  # allocate nothing before the sizes are known to agree
             network = build(header["description"])
         network.load_state_dict(weights, assign=True)
-    except (KeyError, TypeError, ValueError, RuntimeError, MemoryError, OverflowError) as error:
+    except (LookupError, TypeError, ValueError, RuntimeError, MemoryError, OverflowError) as error:
         raise ValueError(
             f"{path} does not contain the weights that its description requires: {error}"
         ) from error

@@ -187,6 +187,8 @@ def cnn(
     >>> cnn(1, 32, 10, channels=(4, 4), width=16)(torch.zeros(3, 1, 32, 32)).shape
     torch.Size([3, 10])
     """
+    if not len(channels):
+        raise ValueError("channels must have one number per block, got none")
     height, across = _one_for_each("size", size, 2, "axes, height and width")
     repeats = _one_for_each("convolutions", convolutions, len(channels), "blocks")
     check_positive(in_channels=in_channels, **{f"channels[{i}]": n for i, n in enumerate(channels)})

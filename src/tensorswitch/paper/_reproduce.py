@@ -154,12 +154,13 @@ def plans(what: Sequence[str], scale: str) -> Plan:
 def finished(experiments: Sequence[Experiment], folder: Path) -> list[Record]:
     """Return existing records of experiments, whatever the fingerprints of their data.
 
-    They are in the order of the experiments, which decides between equal validation errors.
+    They are in the order of the experiments, which decides between equal validation errors. Of
+    records with several fingerprints, the last one counts.
     """
-    place = {e.name: i for i, e in enumerate(experiments)}
-    names = [(replace(r.experiment, fingerprint=None).name, r) for r in records_in(folder / "runs")]
-    found = [(place[name], r) for name, r in names if name in place]
-    return [record for _, record in sorted(found, key=lambda pair: pair[0])]
+    found: dict[str, Record] = {}
+    for record in sorted(records_in(folder / "runs"), key=lambda r: str(r.made.get("date", ""))):
+        found[replace(record.experiment, fingerprint=None).name] = record
+    return [found[e.name] for e in experiments if e.name in found]
 
 
 def measured_times(folder: Path) -> dict[str, float]:

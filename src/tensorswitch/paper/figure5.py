@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tensorswitch.experiments.experiment import Result
 from tensorswitch.experiments.figures import as_images, look, show_filter
 from tensorswitch.experiments.records import Record
 from tensorswitch.experiments.runner import untrained
@@ -83,6 +84,11 @@ def draw(records: Iterable[Record]) -> Figure:
     return figure
 
 
+def _last_error(result: Result) -> float:
+    """Return the test error of the last epoch, which is that of the filters."""
+    return float(result.epochs[-1]["test_error"]) if result.epochs else result.best
+
+
 def _panel(panel: Figure, record: Record, title: str, learned: bool) -> None:
     """Draw the filters of one network."""
     result = record.result
@@ -95,7 +101,7 @@ def _panel(panel: Figure, record: Record, title: str, learned: bool) -> None:
         weights -= start * left[:, None]
         title += f" ({100 * left.mean():.0f} % of the start remains)"
     else:
-        title += f": error {100 * result.best:.1f} %"
+        title += f": error {100 * _last_error(result):.1f} %"
     images = as_images(weights.tolist(), result.filter_shape)
     if images is None:
         return

@@ -40,8 +40,10 @@ def command(experiment: Experiment) -> str:
     words = [f"data={experiment.data}", f"method={experiment.method}"]
     for name, value in experiment.settings.items():
         if name not in ("data", "method", "fingerprint") and value != getattr(usual, name):
-            several = isinstance(value, tuple)
-            text = str(list(value)).replace(" ", "") if several else str(value).lower()
+            if isinstance(value, tuple):
+                text = str(list(value)).replace(" ", "")
+            else:
+                text = str(value).lower() if value in (None, True, False) else str(value)
             words.append(f"{name}={text}")
     return shlex.join(["tensorswitch", "run", *words])
 

@@ -118,9 +118,18 @@ def rows(records: Iterable[Record], times: Mapping[str, float] | None = None) ->
         One row for every method that has results.
     """
     records = list(records)
-    # Configurations that failed for some of their seeds are never chosen.
-    failed = {_configuration(r) for r in records if r.result is None}
-    good = [r for r in records if r.result is not None and _configuration(r) not in failed]
+    # Configurations that failed for some of their seeds are never chosen, nor are longer runs of
+    # them; a long run that failed says nothing about shorter ones.
+    failed: dict[str, int] = {}
+    for r in records:
+        if r.result is None:
+            key = _configuration(r)
+            failed[key] = min(r.experiment.epochs, failed.get(key, r.experiment.epochs))
+    good = [
+        r
+        for r in records
+        if r.result is not None and r.experiment.epochs < failed.get(_configuration(r), math.inf)
+    ]
     table = []
     for method in [*published.ROWS, *(m for m in METHODS if m not in published.ROWS)]:
         mine = [r for r in good if r.experiment.method == method]
@@ -223,7 +232,7 @@ def _time(mine: list[Record], everything: list[Record]) -> float:
     def shape(record: Record) -> tuple[object, ...]:
         e = record.experiment
         family = "mlp" if e.family == "rr" else e.family
-        network = () if family == "svm" else (e.depth, e.width, e.batch_size)
+        network = (e.depths,) if family == "svm" else (e.depth, e.width, e.batch_size)
         blocks = (e.convolutions, e.channels) if family == "cnn" else ()
         return (
             family,
