@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tensorswitch.data import read_pictures
+from tensorswitch.data import DataError, read_pictures
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -46,3 +46,17 @@ def test_turned_photographs_keep_their_proportions(tmp_path):
     for name in ("a.jpg", "b.jpg"):
         Image.new("RGB", (64, 48)).save(tmp_path / name, exif=exif)
     assert read_pictures(tmp_path).images.shape == (2, 3, 64, 48)
+
+
+def test_a_picture_that_ends_early_is_named(tmp_path):
+    for name in ("a", "b"):
+        Image.fromarray(np.full((40, 30), 9, np.uint8)).save(tmp_path / f"{name}.png")
+    (tmp_path / "b.png").write_bytes((tmp_path / "a.png").read_bytes()[:60])
+    with pytest.raises(DataError, match=r"b\.png cannot be read as a picture"):
+        read_pictures(tmp_path)
+
+
+def test_an_orientation_that_is_no_number_is_none(tmp_path, monkeypatch):
+    Image.fromarray(np.full((8, 6), 9, np.uint8)).save(tmp_path / "a.jpg")
+    monkeypatch.setattr(Image.Image, "getexif", lambda picture: {0x0112: "up"})
+    assert read_pictures(tmp_path).images.shape == (1, 1, 8, 6)

@@ -302,3 +302,13 @@ def test_other_tables_are_named(tmp_path, name):
     for options in ({}, {"target": "y"}):
         with pytest.raises(DataError, match="has an unknown format; supported are tables"):
             load_problem(tmp_path / name, **options)
+
+
+def test_labels_of_bytes_are_text(tmp_path):
+    labels = np.array([b"cat", b"dog"] * 20)
+    np.savez(tmp_path / "a.npz", x=np.arange(80.0).reshape(40, 2), y=labels)
+    assert load(tmp_path / "a.npz").class_names == ("cat", "dog")
+    labels[3] = b"\xff"
+    np.savez(tmp_path / "a.npz", x=np.arange(80.0).reshape(40, 2), y=labels)
+    with pytest.raises(DataError, match="labels of bytes must be text in UTF-8"):
+        load(tmp_path / "a.npz")

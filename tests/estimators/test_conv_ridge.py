@@ -242,3 +242,18 @@ def test_thin_images_have_a_grid_that_suits(digits, width):
     images, labels = digits[0][:300, :, :width], digits[1][:300]
     model = TSConvRidgeClassifier(features=64, random_state=0).fit(images, labels)
     assert model.score(images, labels) > 0.15
+
+
+@pytest.mark.parametrize("fitted", ["bytes", "fractions"])
+def test_images_are_removed_as_bytes_or_as_fractions(digits, fitted):
+    images, y = digits
+    kinds = {"bytes": images, "fractions": images / 255.0}
+    given, other = kinds.pop(fitted), kinds.popitem()[1]
+    options = {**SMALL, "dtype": "float64", "flips": False}
+    model, expected = (TSConvRidgeClassifier(**options).fit(given[:300], y[:300]) for _ in "ab")
+    model.remove(other[:60], y[:60])
+    expected.remove(given[:60], y[:60])
+    np.testing.assert_allclose(
+        model.predict_proba(images), expected.predict_proba(images), atol=1e-6
+    )
+    assert model.cv_score_ == expected.cv_score_

@@ -3,6 +3,7 @@ import pytest
 from sklearn.datasets import load_diabetes, load_digits, load_iris
 from sklearn.exceptions import NotFittedError
 
+from tensorswitch._files import read_tensors, write_tensors
 from tensorswitch.estimators import (
     StreamingRidgeClassifier,
     TSConvRidgeClassifier,
@@ -76,3 +77,15 @@ def test_models_must_be_fitted(tmp_path):
     with pytest.raises(NotFittedError, match="not fitted yet"):
         save_estimator(TSRidgeClassifier(), tmp_path / "model")
     assert not list(tmp_path.iterdir())
+
+
+def test_words_take_no_more_room_than_they_need(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    model = StreamingRidgeClassifier().fit(X, np.array(["a", "bb", "c"])[y])
+    save_estimator(model, tmp_path / "a.safetensors")
+    tensors, header = read_tensors(tmp_path / "a.safetensors", "tensorswitch.estimator")
+    header.pop("format")
+    header["attributes"]["classes_"]["type"] = "<U100000000"
+    write_tensors(tmp_path / "a.safetensors", "tensorswitch.estimator", tensors, header)
+    loaded = load_estimator(tmp_path / "a.safetensors")
+    assert loaded.classes_.dtype == model.classes_.dtype

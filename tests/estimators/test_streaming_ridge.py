@@ -7,6 +7,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from tensorswitch.estimators import (
     StreamingRidgeClassifier,
     StreamingRidgeRegressor,
+    TSRidgeRegressor,
     load_estimator,
     save_estimator,
 )
@@ -242,3 +243,51 @@ def test_a_model_from_a_file_says_that_it_has_no_sums(tmp_path):
     loaded = load_estimator(tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match="loaded from a file, which has no sums"):
         loaded.partial_fit(X, y)
+
+
+def test_a_readout_that_one_fold_leaves_open_still_predicts(caplog):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(110, 100))
+    y = (X[:, 0] > 0).astype(int)
+    model = StreamingRidgeClassifier(alpha=0.0).fit(X, y)
+    assert model.score(X, y) > 0.9
+    assert np.isnan(model.cv_score_)
+    assert "without one of the folds the readout is not determined" in caplog.text
+    np.testing.assert_allclose(model.predict_proba(X).sum(1), 1)
+
+
+def test_a_fit_that_fails_in_its_calibration_leaves_the_model(monkeypatch):
+    X, y = load_digits(return_X_y=True)
+    model = StreamingRidgeClassifier().fit(X[:200, :20], y[:200])
+    before = model.predict_proba(X[:, :20])
+
+    def fail(self):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StreamingRidgeClassifier, "_calibrated", fail)
+        with pytest.raises(MemoryError):
+            model.fit(X, y)
+    np.testing.assert_array_equal(model.predict_proba(X[:, :20]), before)
+
+
+def test_given_deviations_may_be_small():
+    random = np.random.default_rng(0)
+    X = 1e-12 * random.normal(size=(100, 3))  # farads, for example
+    y = 1e12 * X[:, 0]
+    model = StreamingRidgeRegressor(standardize=(X.mean(0), X.std(0))).fit(X, y)
+    assert model.score(X, y) > 0.99
+
+
+@pytest.mark.parametrize("kind", [StreamingRidgeRegressor, TSRidgeRegressor])
+def test_targets_far_from_zero_keep_their_digits(kind):
+    X = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
+    y = 1.7e9 + 60 * X[:, 0].astype(float)  # Unix times
+    assert np.abs(kind().fit(X, y).predict(X) - y).max() < 6
+
+
+@pytest.mark.parametrize("factors", [(1e200, 1), (1, 1e200)])
+def test_numbers_whose_squares_overflow_are_refused(factors):
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    with pytest.raises(ValueError, match="numbers beyond 1e150 cannot be squared"):
+        TSRidgeRegressor(random_state=0).fit(factors[0] * X, factors[1] * X[:, 0])

@@ -5,6 +5,7 @@ from torch.nn import functional as F
 
 from tensorswitch import Routes, SwitchedConv2d, switched_linear
 from tensorswitch.features import (
+    PatchBank2d,
     PatchFeatures,
     as_images,
     default_patch_sizes,
@@ -279,3 +280,39 @@ def test_large_images_are_reduced_to_what_can_be_seen(shape, expected):
     shares = pixel_shares(bank, images, weight)
     assert shares.shape[2:] == shape
     torch.testing.assert_close(shares.sum((2, 3)), bank(images) @ weight, rtol=1e-3, atol=1e-3)
+
+
+def test_the_transformer_names_its_features():
+    pandas = pytest.importorskip("pandas")
+    images = some_images(channels=1)[:, 0].numpy()
+    transformer = PatchFeatures(64, grid=1).set_output(transform="pandas").fit(images)
+    found = transformer.transform(images[:3])
+    assert isinstance(found, pandas.DataFrame)
+    assert found.shape == (3, transformer.n_features_out_)
+    assert found.columns[0] == "patchfeatures0"
+    assert transformer.n_features_in_ == 11 * 9
+
+
+def test_the_transformer_refuses_another_range_of_pixels():
+    images = (255 * some_images(channels=1)[:, 0].numpy()).astype(np.uint8)
+    transformer = PatchFeatures(64, grid=1).fit(images)
+    np.testing.assert_allclose(
+        transformer.transform(images), transformer.transform(images / 255.0), atol=1e-4
+    )
+    with pytest.raises(ValueError, match="but the model was fitted to bytes"):
+        transformer.transform(images.astype(float))
+
+
+def test_copies_may_be_a_number_of_numpy():
+    images = some_images()
+    module = learn_patch_features(images, gates=5, size=3, components=4, copies=np.int64(2))
+    assert module(images).shape == (20, module.out_features)
+    assert type(module.copies) is int
+
+
+def test_a_description_does_not_allocate_more_than_its_tensors():
+    bank = learn_patch_bank(some_images(), features=64, sizes=(3,), grid=1)
+    description = bank.description()
+    description["parts"][0]["image_shape"] = (2, 10**6, 10**6)
+    with pytest.raises(ValueError, match="windows has size"):
+        PatchBank2d.from_description(description, bank.state_dict())

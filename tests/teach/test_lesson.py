@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from tensorswitch._files import read_tensors, write_tensors
 from tensorswitch.estimators import (
     TSConvRidgeClassifier,
     TSRidgeClassifier,
@@ -193,3 +194,14 @@ def test_exported_drawings_are_data(lesson, tmp_path):
 def test_nothing_is_not_exported():
     with pytest.raises(ValueError, match="no drawings to export"):
         Lesson().npz()
+
+
+@pytest.mark.parametrize("name", ["image_shape_", "_fitted", "classes_"])
+def test_a_file_that_lacks_something_is_named(lesson, tmp_path, name):
+    lesson.save(tmp_path / "a.safetensors")
+    tensors, header = read_tensors(tmp_path / "a.safetensors", "tensorswitch.estimator")
+    header.pop("format")
+    del header["attributes"][name]
+    write_tensors(tmp_path / "a.safetensors", "tensorswitch.estimator", tensors, header)
+    with pytest.raises(ValueError, match=r"a\.safetensors"):
+        Lesson.load(tmp_path / "a.safetensors")

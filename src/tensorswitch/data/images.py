@@ -100,13 +100,22 @@ def _common_shape(files: list[Path]) -> tuple[int, int, int]:
     sizes, grey = set(), True
     for file in files:
         with _opened(file) as picture:
-            turned = picture.getexif().get(ORIENTATION, 1) > 4
+            turned = _orientation(file, picture) > 4
             sizes.add(picture.size[::-1] if turned else picture.size)
             grey = grey and picture.mode in GREY
     (width, height), *others = sizes
     if others or max(width, height) > 2 * SIDE or min(width, height) < 2:
         width = height = SIDE
     return (1 if grey else 3, height, width)
+
+
+def _orientation(file: Path, picture: Any) -> int:
+    """Return the EXIF orientation, 1 if there is none; a PNG is decoded for it."""
+    try:
+        found = picture.getexif().get(ORIENTATION, 1)
+    except Exception as error:  # Pillow raises whatever its decoders raise
+        raise DataError(f"{file} cannot be read as a picture ({error})") from error
+    return found if isinstance(found, int) else 1
 
 
 def _read(file: Path, shape: tuple[int, int, int]) -> np.ndarray:

@@ -230,6 +230,7 @@ def _labelled(
                 f"{path}: labels of shape {labels.shape} appear to be one-hot; "
                 "use one label per row, as given by y.argmax(1)"
             )
+    y, y_test = _as_text(path, y), None if y_test is None else _as_text(path, y_test)
     x, y = as_rows(path, x), y.reshape(-1)
     if len(x) != len(y):
         raise DataError(f"{path}: {len(x)} rows but {len(y)} labels")
@@ -268,6 +269,16 @@ def _labelled(
             "type for both, since uint8 is scaled as pixels"
         )
     return Dataset(path.stem, x, codes[: len(y)], test, codes[len(y) :], tuple(map(str, names)))
+
+
+def _as_text(path: Path, labels: np.ndarray) -> np.ndarray:
+    """Return labels of bytes as text, and others as they are."""
+    if labels.dtype.kind != "S":
+        return labels
+    try:
+        return np.char.decode(labels, "utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: labels of bytes must be text in UTF-8 ({error})") from error
 
 
 def as_rows(path: Path, x: np.ndarray) -> np.ndarray:

@@ -56,7 +56,7 @@ class Scaling(NamedTuple):
             np.isfinite(centre).all() and np.isfinite(deviation).all() and (deviation >= 0).all()
         ):
             raise ValueError("the means and standard deviations of standardize must be finite")
-        return cls.fit("columns", centre, deviation, np.ones(features))._replace(name="given")
+        return cls.fit("columns", centre, deviation, np.abs(centre))._replace(name="given")
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
         if self.centre is None or self.factor is None:
@@ -157,8 +157,11 @@ def rows_of(X: Any) -> Iterator[tuple[slice, np.ndarray]]:
 
 def moments(X: Any, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return means, standard deviations and root mean squares of the columns, with weights."""
-    mean, square = _average(X, weight, lambda rows: rows), _average(X, weight, np.square)
-    spread = _average(X, weight, lambda rows: np.square(rows - mean))
+    with np.errstate(over="ignore"):
+        mean, square = _average(X, weight, lambda rows: rows), _average(X, weight, np.square)
+        spread = _average(X, weight, lambda rows: np.square(rows - mean))
+    if not (np.isfinite(square).all() and np.isfinite(spread).all()):
+        raise ValueError("numbers beyond 1e150 cannot be squared; divide them by a common factor")
     return mean, np.sqrt(spread), np.sqrt(square)
 
 

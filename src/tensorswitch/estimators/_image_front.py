@@ -12,7 +12,7 @@ from tensorswitch.estimators._front import Scaling
 from tensorswitch.features import PatchBank2d, as_images
 from tensorswitch.switches import AllOpen, Switch
 
-LARGEST_FRACTION = 1.5  # of pixels between 0 and 1, with some room for interpolation
+BYTE = 0.01  # of a level, by which fractions of 255 may differ from one
 
 
 class ImageFront(NamedTuple):
@@ -42,15 +42,13 @@ class ImageFront(NamedTuple):
         return self.features(self.images(X))
 
 
-def check_pixels(unit: float, largest: float, learned_unit: float, learned: float) -> None:
-    """Raise if bytes and numbers that are no fractions of 255 were mixed."""
-    if unit < learned_unit and largest > LARGEST_FRACTION:
-        raise ValueError(
-            f"images have values up to {largest:g}, but the model was fitted to bytes (uint8), "
-            "which are divided by 255; pass bytes, or divide by 255"
-        )
-    if unit > learned_unit and learned > LARGEST_FRACTION:
-        raise ValueError(
-            f"images are bytes (uint8), which are divided by 255, but the model was fitted to "
-            f"values up to {learned:g} of another type; convert them to that type"
-        )
+def as_learned(X: np.ndarray, learned_unit: float) -> np.ndarray:
+    """Return images as bytes or fractions like those learned, so that equal ones hash alike."""
+    result = X
+    if X.dtype == np.uint8 and learned_unit == 1.0:
+        result = np.divide(X, 255, dtype=np.float32)
+    elif X.dtype != np.uint8 and learned_unit > 1:
+        levels = np.rint(255 * X)
+        if np.abs(levels - 255 * X).max() < BYTE and levels.min() >= 0 and levels.max() <= 255:
+            result = levels.astype(np.uint8)
+    return result

@@ -385,7 +385,8 @@ class TSRidgeBase(ExplainedRidge, OnnxMixin, BaseEstimator):  # type: ignore[mis
         found = np.concatenate(parts)
         if not fitted.shift.any() and fitted.scale == 1:
             return found
-        result: np.ndarray = (found * fitted.scale + fitted.shift).astype(dtype)
+        # In float64, since targets such as Unix times are far from zero compared with their spread.
+        result: np.ndarray = found.astype(np.float64) * fitted.scale + fitted.shift
         return result
 
     def _readout(self, x: Tensor, weight: Tensor, intercept: Tensor | None) -> Tensor:

@@ -29,6 +29,7 @@ FORMAT = "tensorswitch.estimator"
 # Sums over training rows, and rows, which predictions do not need.
 DROPPED = ("_statistics", "_problem", "_held")
 PACKAGE = "tensorswitch."
+DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)  # also RecursionError
 
 
 def save_estimator(model: Any, path: str | Path, **notes: Any) -> None:
@@ -143,7 +144,7 @@ def _load(path: str | Path, with_notes: bool = False) -> tuple[Any, dict[str, An
         attributes = {k: _decode(v, tensors) for k, v in header["attributes"].items()}
         vars(model).update({**dict.fromkeys(DROPPED), **attributes})
         return model, {k: _decode(v, tensors) for k, v in notes.items()}
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, RecursionError) as error:
+    except (*DAMAGE, MemoryError) as error:
         raise ValueError(f"{path} does not contain a complete estimator: {error}") from error
 
 
@@ -237,7 +238,9 @@ def _decode(value: Any, tensors: dict[str, Tensor]) -> Any:
     if "words" in value:
         words = np.empty(len(value["words"]), dtype=object)
         words[:] = [_decode(v, tensors) for v in value["words"]]
-        return words.astype(np.dtype(value["type"])).reshape(value["shape"])
+        # As long as the words are, whatever length the file claims.
+        as_text = np.dtype(value["type"]).kind != "O"
+        return (words.astype(str) if as_text else words).reshape(value["shape"])
     if "dict" in value:
         return {k: _decode(v, tensors) for k, v in value["dict"]}
     if "tuple" in value:

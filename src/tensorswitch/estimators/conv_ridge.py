@@ -20,7 +20,7 @@ from tensorswitch._memory import available_memory
 from tensorswitch.estimators import _image_settings as settings
 from tensorswitch.estimators._feature_ridge import FeatureRidge
 from tensorswitch.estimators._front import Scaling
-from tensorswitch.estimators._image_front import ImageFront, check_pixels
+from tensorswitch.estimators._image_front import ImageFront, as_learned
 from tensorswitch.estimators._ridge_base import Fitted
 from tensorswitch.estimators.ridge_classifier import TSRidgeClassifier
 from tensorswitch.explain import Explanation
@@ -32,6 +32,7 @@ from tensorswitch.features import (
     pixel_shares,
     reduced,
 )
+from tensorswitch.features.pixels import check_pixels, pixel_range
 
 __all__ = ["TSConvRidgeClassifier"]
 
@@ -361,7 +362,7 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         y = column_or_1d(y)
         X = self._rows(X, None if first else self.image_shape_)
         check_consistent_length(X, y)
-        return X, y
+        return X if first or not hasattr(self, "_pixels") else as_learned(X, self._pixels[0]), y
 
     def _rows(self, X: Any, expected: tuple[int, int, int] | None) -> np.ndarray:
         """Return images as flat rows of their own type; raise if they differ from those learned."""
@@ -383,13 +384,12 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
             )
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise ValueError("images contain NaN or infinity")
-        unit = 255.0 if array.dtype == np.uint8 else 1.0  # what as_images divides by
         if array.dtype.kind == "f" or array.dtype.itemsize > 1:
             array = array.astype(np.float32, copy=False)
-        largest = 1.0 if unit > 1 else float(np.abs(array).max())
+        pixels = pixel_range(array)
         if expected is None:
-            self.image_shape_, self._pixels = found, (unit, largest)
+            self.image_shape_, self._pixels = found, pixels
             self.n_features_in_ = math.prod(found)
         else:
-            check_pixels(unit, largest, *getattr(self, "_pixels", (unit, largest)))
+            check_pixels(*pixels, *getattr(self, "_pixels", pixels))
         return array.reshape(len(array), -1)

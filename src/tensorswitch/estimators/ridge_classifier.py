@@ -27,6 +27,7 @@ from tensorswitch.estimators._ridge_docs import documented
 from tensorswitch.estimators._temperature import fit_temperature
 from tensorswitch.estimators._transaction import unchanged_on_error
 from tensorswitch.kernel_ridge import Calibration
+from tensorswitch.ridge import SingularError
 from tensorswitch.ridge.rows import fold_of_hashes
 from tensorswitch.ridge.solving import left_out_readouts
 from tensorswitch.switches import Switch
@@ -34,6 +35,7 @@ from tensorswitch.switches import Switch
 __all__ = ["TSRidgeClassifier"]
 
 log = logging.getLogger("tensorswitch.ridge")
+TOO_CONFIDENT = "probabilities are calibrated on training rows, since %s; they may be too confident"
 
 
 @documented
@@ -200,6 +202,7 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses, Mergeable):  # type: i
 
         The model is then that of the other rows, with the same scaling, components and gates. Sums
         cannot tell which rows they contain: rows that were never fitted are subtracted, too.
+        Probabilities are calibrated on what is left of a sample of 2,000 rows.
 
         Parameters
         ----------
@@ -283,9 +286,12 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses, Mergeable):  # type: i
         """Fit the temperature to outputs for rows that their readout has not seen."""
         if "calibration" not in self._lazy:
             held = self._held
-            outputs = held.outputs if held.outputs is not None else self._left_out(held)
+            unseen = held.outputs if held.outputs is not None else self._left_out(held)
+            outputs = self._seen(held) if unseen is None else unseen
             known = np.isfinite(outputs).all(1)
-            self._lazy["score"] = self._left_out_score(outputs[known], held.only(known))
+            self._lazy["score"] = float("nan")
+            if unseen is not None and known.any():
+                self._lazy["score"] = self._left_out_score(outputs[known], held.only(known))
             rows = outputs[known], held.places[known], held.weight[known]
             if not known.any():  # as if there were one row of the second class
                 several = outputs.shape[1] > 1
@@ -296,9 +302,6 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses, Mergeable):  # type: i
         return found
 
     def _left_out_score(self, outputs: np.ndarray, held: HeldRows) -> float:
-        unseen = held.outputs is not None or self._sums().folds > 1
-        if not len(outputs) or not unseen:
-            return float("nan")
         right = self._places_of(outputs) == held.places
         return float(np.average(right, weights=held.weight))
 
@@ -314,19 +317,26 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses, Mergeable):  # type: i
         score: float = self._lazy["score"]
         return score
 
-    def _left_out(self, held: HeldRows) -> np.ndarray:
-        """Return the outputs for sampled rows of the readouts of the other folds."""
+    def _seen(self, held: HeldRows) -> np.ndarray:
+        """Return the outputs for sampled rows of the readout of all rows."""
+        solution = self.solution_
+        return self._readout(held.x, solution.weight, solution.intercept).numpy()
+
+    def _left_out(self, held: HeldRows) -> np.ndarray | None:
+        """Return the outputs for sampled rows of the readouts of the other folds, if there are."""
         statistics, solution = self._sums(), self.solution_
         front = self._fitted.front
         if statistics.folds == 1:
-            log.warning(
-                "probabilities are calibrated on training rows, since the sums of folds do not fit "
-                "into memory; they may be too confident"
-            )
-            return self._readout(held.x, solution.weight, solution.intercept).numpy()
+            log.warning(TOO_CONFIDENT, "the sums of folds do not fit into memory")
+            return None
         folds = fold_of_hashes(held.hashes, statistics.folds)
         judged = range(1) if statistics.held_out else range(statistics.folds)
-        readouts = left_out_readouts(statistics.moments(), solution.alpha, front.intercept, judged)
+        sums = statistics.moments()
+        try:
+            readouts = left_out_readouts(sums, solution.alpha, front.intercept, judged)
+        except SingularError:
+            log.warning(TOO_CONFIDENT, "without one of the folds the readout is not determined")
+            return None
         outputs = np.full((len(folds), statistics.out_features), np.nan)
         for fold, (weight, intercept) in readouts.items():
             rows = (folds == fold).nonzero().flatten()

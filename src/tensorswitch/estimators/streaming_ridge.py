@@ -12,6 +12,7 @@ from torch import Tensor
 from tensorswitch.estimators._feature_ridge import FeatureFront, FeatureRidge
 from tensorswitch.estimators._front import Scaling, moments
 from tensorswitch.estimators._ridge_base import Fitted
+from tensorswitch.estimators._transaction import unchanged_on_error
 from tensorswitch.estimators.ridge_classifier import TSRidgeClassifier
 from tensorswitch.estimators.ridge_regressor import TSRidgeRegressor
 
@@ -129,6 +130,7 @@ class StreamingRidgeClassifier(_StreamingRidge, TSRidgeClassifier):
         self.class_weight = class_weight
         self.verbose = verbose
 
+    @unchanged_on_error
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the readout to all rows at once.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch.nn import functional as F
 
 from tensorswitch._checks import check_floating, check_positive, check_shape
 from tensorswitch.features._learning import default_patch_sizes, learn_patch_features
-from tensorswitch.features._module import PatchFeatures2d
+from tensorswitch.features._module import PatchFeatures2d, positions
 
 MOST_PIXELS = 48  # along an axis; larger images are reduced
 FEWEST_PIXELS = 12  # that squares must leave of the shorter side
@@ -128,6 +129,12 @@ class PatchBank2d(nn.Module):
             names = ("filters", "offset", "gate_weight", "threshold")
             held: dict[str, Any] = {name: tensors[f"parts.{number}.{name}"] for name in names}
             shape = (channels, height, width)
+            # A damaged shape must not allocate more than the file holds.
+            across = positions(height, width, held["filters"].shape[-1], settings["stride"])
+            expected = (settings["grid"] ** 2, math.prod(across))
+            check_shape(
+                "windows", tensors[f"parts.{number}.windows"], expected, "(windows, positions)"
+            )
             parts.append(PatchFeatures2d(**held, image_shape=shape, **settings))
         channels, height, width = description["image_shape"]
         return cls(parts, (channels, height, width))

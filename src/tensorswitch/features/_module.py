@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -107,7 +108,8 @@ class PatchFeatures2d(nn.Module):
             raise ValueError(f"pool must be 'mean' or 'max', got {pool!r}")
         self.image_shape = (channels, height, width)
         self.size, self.stride, self.floor = size, stride, floor
-        self.grid, self.copies, self.pool, self.power = grid, copies, pool, power
+        self.grid, self.pool, self.power = grid, pool, power
+        self.copies: Copies = copies if isinstance(copies, str) else int(copies)
         self.positions = positions(height, width, size, stride)
         if min(self.positions) < grid:
             raise ValueError(
@@ -315,7 +317,8 @@ def check_copies(copies: Any, components: int) -> None:
     """Raise unless ``copies`` is "score" or a number of components."""
     if isinstance(copies, str) and copies == "score":
         return
-    if isinstance(copies, bool) or not isinstance(copies, int) or not 0 <= copies <= components:
+    whole = isinstance(copies, Integral) and not isinstance(copies, bool)
+    if not whole or not 0 <= copies <= components:
         raise ValueError(
             f"copies must be 'score' or a number from 0 to the {components} components, "
             f"got {copies!r}"

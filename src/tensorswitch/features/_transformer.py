@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from tensorswitch.features._bank import PatchBank2d, learn_patch_bank
 from tensorswitch.features._module import Copies, as_images
+from tensorswitch.features.pixels import check_pixels, pixel_range
 
 IMAGES = 512  # converted at a time
 
 
-class PatchFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Turn images into patch features: copies of patches, averaged over windows.
 
         f_wj = mean_{u ∈ w} h_j(u) c_j(u),        φ = sign(f) |f|^power
@@ -58,6 +60,8 @@ class PatchFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     module_ : PatchBank2d
         The torch module that computes the features.
+    n_features_in_ : int
+        Number of pixels of an image, of all channels.
     n_features_out_ : int
         Number of features.
 
@@ -128,9 +132,20 @@ class PatchFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         image_shape, random_state = settings.pop("image_shape"), settings.pop("random_state")
         seed = int(check_random_state(random_state).randint(2**31))
         settings["generator"] = torch.Generator().manual_seed(seed)
-        self.module_ = learn_patch_bank(as_images(X, image_shape), **settings)
-        self.n_features_out_ = self.module_.out_features
+        images = as_images(X, image_shape)
+        self.module_ = learn_patch_bank(images, **settings)
+        self.n_features_in_ = math.prod(images.shape[1:])
+        self._pixels = pixel_range(np.asarray(X))
         return self
+
+    @property
+    def n_features_out_(self) -> int:
+        """The number of features."""
+        return self.module_.out_features
+
+    @property
+    def _n_features_out(self) -> int:  # for the names of the features
+        return self.n_features_out_
 
     def transform(self, X: Any) -> np.ndarray:
         """Compute the features.
@@ -146,6 +161,7 @@ class PatchFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             float32 features.
         """
         check_is_fitted(self, "module_")
+        check_pixels(*pixel_range(np.asarray(X)), *self._pixels)
         result = np.empty((len(X), self.n_features_out_), dtype=np.float32)
         with torch.no_grad():
             for start in range(0, len(X), IMAGES):

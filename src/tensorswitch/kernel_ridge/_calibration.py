@@ -114,7 +114,8 @@ class Calibration:
 def weights_of_rows(weight: np.ndarray) -> np.ndarray:
     """Return weights that add up to the number of rows they are worth.
 
-    Whole weights are repetitions, and a common factor does not matter.
+    Whole weights are repetitions, and of small ones only the proportions matter; see
+    :func:`tensorswitch.ridge.effective_rows`.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ class Classroom:
     def __init__(self, folder: Path, start: str = "empty") -> None:
         self.folder, self.start = folder, start
         self._seats: dict[str, Seat] = {}
-        self._lock = threading.Lock()
+        self._lock, self._saving = threading.Lock(), threading.Lock()
         if start not in STARTS:
             self.path_of(start, must_exist=True)
 
@@ -204,9 +204,10 @@ class Classroom:
         if name in STARTS:
             raise ValueError(f"{name!r} is a lesson that is always there; choose another name")
         make_folder(self.folder)
-        if path.exists() and not replace:
-            raise FileExistsError(f"there is already a lesson {name!r}")
-        seat.lesson.save(path)
+        with self._saving:  # of two lessons of one name, the second must see the first
+            if path.exists() and not replace:
+                raise FileExistsError(f"there is already a lesson {name!r}")
+            seat.lesson.save(path)
         seat.untouched = True
         return path
 

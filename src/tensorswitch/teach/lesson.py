@@ -306,13 +306,16 @@ class Lesson:
             If the file is damaged or contains something else.
         """
         model, notes = load_estimator_with_notes(path)
-        expected = (SIDE, SIDE, 1)
-        if not isinstance(model, TSConvRidgeClassifier) or model.image_shape_ != expected:
+        shape = getattr(model, "image_shape_", None)
+        if not isinstance(model, TSConvRidgeClassifier) or shape != (SIDE, SIDE, 1):
             raise ValueError(f"{path} contains a model, but not one of drawings")
         images, labels = notes.get("drawings"), notes.get("labels")
         if not isinstance(images, np.ndarray) or not isinstance(labels, list):
             raise ValueError(f"{path} contains a model without its drawings")
-        return cls.of(images, labels, model)
+        try:
+            return cls.of(images, labels, model)
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise ValueError(f"{path} is damaged ({error})") from error
 
     def npz(self) -> bytes:
         """Return the drawings as the content of an ``.npz`` file for ``tensorswitch compare``.
