@@ -29,7 +29,6 @@ FORMAT = "tensorswitch.estimator"
 # Sums over training rows, and rows, which predictions do not need.
 DROPPED = ("_statistics", "_problem", "_held")
 PACKAGE = "tensorswitch."
-DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)  # also RecursionError
 
 
 def save_estimator(model: Any, path: str | Path, **notes: Any) -> None:
@@ -144,7 +143,7 @@ def _load(path: str | Path, with_notes: bool = False) -> tuple[Any, dict[str, An
         attributes = {k: _decode(v, tensors) for k, v in header["attributes"].items()}
         vars(model).update({**dict.fromkeys(DROPPED), **attributes})
         return model, {k: _decode(v, tensors) for k, v in notes.items()}
-    except (*DAMAGE, MemoryError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, MemoryError) as error:
         raise ValueError(f"{path} does not contain a complete estimator: {error}") from error
 
 
