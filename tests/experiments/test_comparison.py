@@ -12,7 +12,7 @@ from tensorswitch.data import DataError, Problem, Table, load
 from tensorswitch.experiments import compare
 from tensorswitch.experiments.comparison import check_methods
 from tensorswitch.experiments.explaining import examples, explain_rows
-from tensorswitch.experiments.figures import COLOURS
+from tensorswitch.experiments.figures import COLOURS, look
 from tensorswitch.experiments.methods import COMPARED
 from tensorswitch.experiments.metrics import regression_metrics
 from tensorswitch.experiments.predictor import decisions, load_predictor, predicted_numbers
@@ -182,6 +182,23 @@ def test_methods_that_do_not_suit_are_refused():
 def test_every_method_has_a_colour_of_its_own():
     colours = [COLOURS[name] for name in COMPARED]
     assert len(set(colours)) == len(colours)
+
+
+def luminance(colour):
+    """Relative luminance, as defined for the contrast of pages (WCAG)."""
+    parts = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+@pytest.mark.parametrize(("dark", "least"), [(False, 2.0), (True, 2.5)])
+def test_colours_can_be_told_from_the_page(dark, least):
+    matplotlib = pytest.importorskip("matplotlib")
+    with look(dark):
+        ground = luminance(matplotlib.colors.to_hex(matplotlib.rcParams["figure.facecolor"]))
+    for name in COMPARED:
+        low, high = sorted([luminance(COLOURS[name]), ground])
+        assert (high + 0.05) / (low + 0.05) >= least, name
 
 
 @pytest.mark.parametrize("components", [None, 5])
