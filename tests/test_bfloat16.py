@@ -1,3 +1,7 @@
+import signal
+import subprocess
+import sys
+
 import pytest
 
 from tensorswitch import _bfloat16
@@ -16,6 +20,11 @@ def probe(monkeypatch):
     yield replace
     monkeypatch.undo()
     _bfloat16.bfloat16_problem.cache_clear()
+
+
+def test_the_probe_is_a_program_that_runs():
+    child = subprocess.run([sys.executable, "-c", _bfloat16.PROBE], capture_output=True, text=True)
+    assert child.returncode in (0, -signal.SIGILL), child.stderr
 
 
 def test_a_probe_that_lives_finds_no_problem(probe):

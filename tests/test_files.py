@@ -52,6 +52,16 @@ def test_the_mode_follows_the_umask(tmp_path, umask, mode):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == mode
 
 
+@posix
+def test_a_replaced_file_keeps_its_mode(tmp_path):
+    path = tmp_path / "a.txt"
+    write_text(path, "secret")
+    path.chmod(0o600)
+    write_text(path, "more")
+    assert path.read_text() == "more"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
 def test_threads_may_write_to_one_path(tmp_path):
     path, errors = tmp_path / "a.safetensors", []
 

@@ -42,3 +42,14 @@ def test_errors_pass():
     with pytest.raises(ValueError, match="wrong"), deferring_interrupts():
         raise ValueError("wrong")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_error_does_not_swallow_the_interrupt():
+    def work():
+        with deferring_interrupts():
+            signal.raise_signal(signal.SIGINT)
+            raise ValueError("wrong")
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        work()
+    assert isinstance(caught.value.__context__, ValueError)

@@ -11,7 +11,9 @@ import sys
 PROBE = """
 import torch
 a = torch.ones(64, 64, dtype=torch.bfloat16, requires_grad=True)
-(torch.nn.functional.linear(a, a) + torch.bmm(a[None], a[None])[0]).sum().backward()
+images, kernels = a.reshape(1, 16, 16, 16), a.reshape(16, 16, 4, 4)
+outputs = torch.nn.functional.linear(a, a) + torch.bmm(a[None], a[None])[0]
+(outputs.sum() + torch.nn.functional.conv2d(images, kernels).sum()).backward()
 """
 REMEDY = (
     "use float32, or set the environment variable "

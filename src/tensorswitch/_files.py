@@ -50,8 +50,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
     Yields the path of a temporary file. If the block succeeds, it is flushed to disk and replaces
     ``path``; if it raises, it is removed. It is in a folder of its own next to ``path``, because
     some writers put further temporary files beside it. The name of the folder is random and it is
-    created exclusively, so that it cannot follow a symbolic link; the mode of the file follows the
-    umask. Folders left behind by killed processes are removed.
+    created exclusively, so that it cannot follow a symbolic link. The file keeps the mode of the
+    one that it replaces; otherwise the mode follows the umask. Folders left behind by killed
+    processes are removed.
 
     If ``path`` is a link, the file that it leads to is replaced. Devices and pipes, such as
     ``/dev/stdout``, cannot be replaced; the content is written to them.
@@ -80,7 +81,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
         folder.mkdir()
         yield partial
         # Some writers make files that only their owner can read.
-        os.chmod(partial, stat.S_IMODE(folder.stat().st_mode) & 0o666)
+        usual = stat.S_IMODE(folder.stat().st_mode) & 0o666
+        os.chmod(partial, stat.S_IMODE(path.stat().st_mode) if path.exists() else usual)
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.replace(path)

@@ -25,5 +25,5 @@ def deferring_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if pressed:
-        signal.raise_signal(signal.SIGINT)
+        if pressed:
+            signal.raise_signal(signal.SIGINT)

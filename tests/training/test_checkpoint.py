@@ -160,6 +160,22 @@ def test_killed_between_best_and_checkpoint_the_best_epoch_is_in_the_history(tmp
     assert not (tmp_path / NEXT_BEST).exists()
 
 
+def test_only_the_first_process_looks_for_the_best_epoch(tmp_path):
+    """It may be about to rename the file that a process killed before had left."""
+    rows = digits(40)[0]
+    train(learner(), rows, epochs=1, folder=tmp_path)
+    (tmp_path / BEST).rename(tmp_path / NEXT_BEST)
+    second = learner()
+    second.rank = 1
+    assert len(train(second, rows, epochs=1, folder=tmp_path).epochs) == 1
+    assert (tmp_path / NEXT_BEST).exists()
+    train(learner(), rows, epochs=1, folder=tmp_path)
+    assert (tmp_path / BEST).exists()
+    (tmp_path / BEST).unlink()
+    with pytest.raises(ValueError, match=f"but no {BEST}"):
+        train(learner(), rows, epochs=1, folder=tmp_path)
+
+
 @pytest.mark.parametrize(
     ("option", "name"),
     [

@@ -14,6 +14,7 @@ import torch
 
 from tensorswitch._checks import check_device, check_positive, check_seed
 from tensorswitch._files import make_folder, only_one
+from tensorswitch._random import seeded
 from tensorswitch.data import Dataset, Preparation, Split, load
 from tensorswitch.experiments.predictions import Predictions
 from tensorswitch.experiments.predictor import MODEL, load_predictor
@@ -126,8 +127,8 @@ def train_network(
         raise ValueError(f"architecture must be mlp or cnn, got {architecture}")
     split = content.protocol(components or None, flat=architecture == "mlp")
     shape: dict[str, Any] = {"kind": kind, "depth": depth, "width": width}
-    torch.manual_seed(seed)
-    network = _build(content, split, architecture, convolutions, shape)
+    with seeded(seed):
+        network = _build(content, split, architecture, convolutions, shape)
     settings: dict[str, Any] = {
         "optimizer": optimizer,
         "lr": lr,

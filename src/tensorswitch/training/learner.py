@@ -30,6 +30,7 @@ from tensorswitch._checks import (
     check_seed,
 )
 from tensorswitch._interrupts import deferring_interrupts
+from tensorswitch._random import seeded
 from tensorswitch.history import History
 from tensorswitch.switched import strategy_by
 from tensorswitch.training.checkpoint import read_checkpoint, write_checkpoint
@@ -263,9 +264,9 @@ class Learner:
         So a resumed run repeats an uninterrupted one, and torch's global generator is not advanced.
         """
         place = [self.settings["seed"], self.epochs_done, self.rank]
-        devices = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices):
-            torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0]))
+        with seeded(
+            int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0]), self.device
+        ):
             yield
 
     @strategy_by("rule")

@@ -147,13 +147,13 @@ def _resume(learner: Learner, place: Path, notes: dict[str, Any]) -> History:
     history = History()
     if (place / CHECKPOINT).exists():
         history = learner.restore(place / CHECKPOINT, notes)
-        if learner.rank == 0:
+        if learner.rank == 0:  # the others must not look while a file is renamed
             _settle_best(place, history)
-        if not (place / BEST).exists():
-            raise ValueError(
-                f"{place} has {CHECKPOINT} but no {BEST}; use another folder, "
-                f"or remove {place / CHECKPOINT} to start over"
-            )
+            if not (place / BEST).exists():
+                raise ValueError(
+                    f"{place} has {CHECKPOINT} but no {BEST}; use another folder, "
+                    f"or remove {place / CHECKPOINT} to start over"
+                )
     if learner.ranks > 1:
         distributed.barrier()  # all must have read the checkpoint before one is written
     return history
