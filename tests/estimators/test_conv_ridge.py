@@ -257,3 +257,22 @@ def test_images_are_removed_as_bytes_or_as_fractions(digits, fitted):
         model.predict_proba(images), expected.predict_proba(images), atol=1e-6
     )
     assert model.cv_score_ == expected.cv_score_
+
+
+def test_small_integers_are_taken_as_they_are():
+    images, y = load_digits().images[:300], load_digits().target[:300]
+    model = TSConvRidgeClassifier(**SMALL).fit(images, y)
+    expected = model.decision_function(images)
+    for kind in (np.int8, np.int16):
+        np.testing.assert_array_equal(model.decision_function(images.astype(kind)), expected)
+
+
+def test_flat_rows_may_have_their_channels_first(digits):
+    images, y = digits[0][:300], digits[1][:300]
+    colours = np.stack([images, 255 - images, images // 2], axis=1)
+    expected = TSConvRidgeClassifier(**SMALL).fit(colours, y)
+    model = TSConvRidgeClassifier(**SMALL, image_shape=(3, 8, 8))
+    model.fit(colours.reshape(300, -1), y)
+    assert model.image_shape_ == expected.image_shape_ == (8, 8, 3)
+    found = model.decision_function(colours.reshape(300, -1))
+    np.testing.assert_array_equal(found, expected.decision_function(colours))

@@ -48,3 +48,13 @@ def test_wrong_arguments_are_named():
         EquivalentKernel("rbf")(X)
     with pytest.raises(ValueError, match="omit Y"):
         EquivalentKernel()(X, X, eval_gradient=True)
+
+
+def test_the_likelihood_of_a_gaussian_process_has_its_gradient():
+    """Gaussian processes add their noise to the kernel matrix in place."""
+    model = GaussianProcessRegressor(EquivalentKernel(), alpha=0.1, optimizer=None)
+    model.fit(X, np.abs(X).sum(1))
+    step, theta = 1e-5, np.array([-1.0])
+    _, gradient = model.log_marginal_likelihood(theta, eval_gradient=True)
+    higher, lower = (model.log_marginal_likelihood(theta + s) for s in (step, -step))
+    np.testing.assert_allclose(gradient, (higher - lower) / (2 * step), rtol=1e-6)

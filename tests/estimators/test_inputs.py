@@ -27,3 +27,24 @@ def test_text_and_dates_get_a_hint(name, column, problem):
     X = pd.DataFrame({"x": column, "n": np.arange(20.0)})
     with pytest.raises(ValueError, match=rf"{problem}.*skrub.tabular_pipeline\({name}\(\)\)"):
         getattr(estimators, name)().fit(X, np.arange(20) % 2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arrays_of_dates_get_a_hint(name):
+    X = np.arange(40).astype("M8[ns]").reshape(20, 2)
+    with pytest.raises(ValueError, match="X holds dates"):
+        getattr(estimators, name)().fit(X, np.arange(20) % 2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_numbers_whose_squares_overflow_are_refused(name):
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(ValueError, match="numbers beyond 1e150 cannot be squared"):
+        getattr(estimators, name)().fit(1e200 * X, np.arange(20) % 2)
+
+
+@pytest.mark.parametrize("name", ["TSKernelRidgeRegressor", "TSMLPRegressor"])
+def test_targets_whose_squares_overflow_are_refused(name):
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(ValueError, match="numbers beyond 1e150 cannot be squared"):
+        getattr(estimators, name)().fit(X, 1e200 * X[:, 0])

@@ -232,3 +232,13 @@ def test_tables_of_words_get_a_hint(kind):
         message = rf"{problem} .*skrub.tabular_pipeline.*tensorswitch\[tables\]"
         with pytest.raises(ValueError, match=message):
             kind().fit(table, [0, 1, 0])
+
+
+@pytest.mark.parametrize("memory_gb", [None, 1e-8])
+def test_columns_that_hardly_vary_give_the_mean(memory_gb):
+    X, y = 1e12 + np.arange(20.0)[:, None], np.arange(20.0)
+    model = TSKernelRidgeRegressor(memory_gb=memory_gb).fit(X, y)
+    np.testing.assert_allclose(model.predict(X[:2]), y.mean(), rtol=1e-4)
+    if memory_gb is None:
+        deviations = model.predict(X[:2], return_std=True)[1]
+        np.testing.assert_allclose(deviations, y.std(), rtol=0.2)

@@ -354,3 +354,21 @@ def test_probabilities_need_two_rows_of_each_class():
     y[0] = 7
     with pytest.raises(ValueError, match="probability=True needs 2 rows of each class, but 7 has"):
         TSKernelSVC(probability=True).fit(X, y)
+
+
+def test_what_is_wrong_with_weights_and_probabilities_is_said():
+    X, y = make_classification(60, random_state=0)
+    with pytest.raises(ValueError, match="class_weight must be positive, but that of class 0"):
+        TSKernelSVC(class_weight={0: 0, 1: 1}).fit(X, y)
+    model = TSKernelSVC().fit(X, y).set_params(probability=True)
+    with pytest.raises(ValueError, match="fitted with probability=False; fit it again"):
+        model.predict_proba(X)
+
+
+def test_a_grid_compares_labels_of_one_type():
+    X, y = make_classification(60, random_state=0)
+    grid = {"depths": [1], "Cs": [1.0]}
+    found = kernel_svc_grid(X, y, X, y, kinds="ts", **grid)
+    assert list(found) == [("ts", 1, 1.0)]
+    with pytest.raises(ValueError, match=r"labels of y have the type .*, but those of y_val"):
+        kernel_svc_grid(X, y, X, y.astype(str), **grid)

@@ -98,3 +98,18 @@ def test_a_model_of_images_runs_in_onnx_runtime(shape, tmp_path):
 def test_an_unfitted_estimator_is_refused(tmp_path):
     with pytest.raises(Exception, match="not fitted yet"):
         TSRidgeClassifier().to_onnx(tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize(
+    "model", [TSRidgeRegressor((8,), random_state=0), TSMLPRegressor((8,), random_state=0)]
+)
+def test_the_module_keeps_the_digits_of_targets_far_from_zero(model):
+    X = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
+    y = np.abs(X).sum(1).astype(float)
+    near = model.fit(X, y).to_torch()(torch.from_numpy(X))
+    assert near.dtype == torch.float32
+    model.fit(X, 1.7e9 + y)  # Unix times
+    with torch.no_grad():
+        far = model.to_torch()(torch.from_numpy(X))
+    assert far.dtype == torch.float64
+    np.testing.assert_allclose(far[:, 0] - 1.7e9, model.predict(X) - 1.7e9, atol=1e-4)

@@ -15,6 +15,7 @@ from tensorswitch.estimators import (
     TSMLPClassifier,
     TSRidgeClassifier,
     TSRidgeRegressor,
+    save_estimator,
 )
 
 SOLVERS = ["streaming", "matrix-free", "dual"]
@@ -547,3 +548,24 @@ def test_weights_that_leave_one_class_are_named(estimator):
     weight[3] = 1e13
     with pytest.raises(ValueError, match="y of the rows whose sample_weight is not negl"):
         estimator.fit(ROWS, y, sample_weight=weight)
+
+
+def test_a_dictionary_may_weigh_classes_that_appear_later():
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    y = np.arange(30) % 3
+    models = [
+        TSRidgeClassifier(4, class_weight=weights, random_state=0)
+        .partial_fit(X[y < 2], y[y < 2], classes=[0, 1])
+        .partial_fit(X[y == 2], y[y == 2])
+        for weights in ({2: 5.0}, {0: 1.0, 1: 1.0, 2: 5.0})
+    ]
+    np.testing.assert_array_equal(*(m.decision_function(X) for m in models))
+
+
+def test_conjugate_gradients_by_gcv_are_calibrated(tmp_path):
+    X = np.random.default_rng(0).normal(size=(80, 3))
+    options = {"alpha": "gcv", "random_state": 0}
+    model = TSRidgeClassifier(4, solver="matrix-free", **options).fit(X, X[:, 0] > 0)
+    assert model.cv_score_ > 0.8
+    np.testing.assert_allclose(model.predict_proba(X).sum(1), 1)
+    save_estimator(model, tmp_path / "model.safetensors")

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits, make_regression
-from sklearn.linear_model import Ridge, RidgeClassifier
+from sklearn.feature_selection import RFE, SelectFromModel
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tensorswitch.estimators import (
@@ -291,3 +292,21 @@ def test_numbers_whose_squares_overflow_are_refused(factors):
     X = np.random.default_rng(0).normal(size=(50, 3))
     with pytest.raises(ValueError, match="numbers beyond 1e150 cannot be squared"):
         TSRidgeRegressor(random_state=0).fit(factors[0] * X, factors[1] * X[:, 0])
+
+
+def test_coefficients_have_the_shape_of_linear_models():
+    X = np.random.default_rng(0).normal(size=(120, 5))
+    y = X[:, 0] + X[:, 1]
+    for targets in (y, X[:, :2]):
+        ours, theirs = StreamingRidgeRegressor().fit(X, targets), Ridge().fit(X, targets)
+        assert ours.coef_.shape == theirs.coef_.shape
+        z = (X - X.mean(0)) / X.std(0)
+        np.testing.assert_allclose(z @ ours.coef_.T + ours.intercept_, ours.predict(X))
+    for labels in (y > 0, np.digitize(y, [-1, 1])):
+        ours = StreamingRidgeClassifier().fit(X, labels)
+        theirs = LogisticRegression().fit(X, labels)
+        assert ours.coef_.shape == theirs.coef_.shape
+    kept = RFE(StreamingRidgeRegressor(), n_features_to_select=2).fit(X, y).support_
+    assert kept.tolist() == [True, True, False, False, False]
+    kept = SelectFromModel(StreamingRidgeClassifier()).fit(X, X[:, 0] > 0).get_support()
+    assert kept.tolist() == [True, False, False, False, False]

@@ -316,3 +316,11 @@ def test_a_description_does_not_allocate_more_than_its_tensors():
     description["parts"][0]["image_shape"] = (2, 10**6, 10**6)
     with pytest.raises(ValueError, match="windows has size"):
         PatchBank2d.from_description(description, bank.state_dict())
+
+
+def test_flat_patches_need_no_floor():
+    images = some_images(30)
+    images[:, :, :, :5] = 0.5
+    module = learn_patch_features(images, gates=5, size=3, floor=0.0)
+    assert module.floor == 0
+    assert module(images).isfinite().all()

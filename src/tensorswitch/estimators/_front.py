@@ -11,6 +11,7 @@ from scipy import sparse
 from torch import Tensor
 
 from tensorswitch._checks import check_positive, from_numpy
+from tensorswitch.estimators._inputs import TOO_LARGE
 from tensorswitch.switches import ReLU, Switch, draw_gates
 
 __all__ = ["Front", "Scaling", "moments", "rows_of"]
@@ -46,6 +47,8 @@ class Scaling(NamedTuple):
     def given(cls, moments: Any, features: int) -> Scaling:
         """Return the scaling by a pair of means and standard deviations."""
         try:
+            if isinstance(moments, str):
+                raise TypeError("a word is no pair")
             centre, deviation = (np.broadcast_to(np.asarray(m, float), features) for m in moments)
         except (TypeError, ValueError) as error:
             raise ValueError(
@@ -161,7 +164,7 @@ def moments(X: Any, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, 
         mean, square = _average(X, weight, lambda rows: rows), _average(X, weight, np.square)
         spread = _average(X, weight, lambda rows: np.square(rows - mean))
     if not (np.isfinite(square).all() and np.isfinite(spread).all()):
-        raise ValueError("numbers beyond 1e150 cannot be squared; divide them by a common factor")
+        raise ValueError(TOO_LARGE)
     return mean, np.sqrt(spread), np.sqrt(square)
 
 

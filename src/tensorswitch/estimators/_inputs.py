@@ -15,6 +15,8 @@ TABLES_HINT = (
 )
 COPIES = 3  # of dense rows that a fit holds
 NEGLIGIBLE = 1e-12  # of the largest weight
+LARGEST = 1e150
+TOO_LARGE = "numbers beyond 1e150 cannot be squared; divide them by a common factor"
 
 
 def validated(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
@@ -44,6 +46,12 @@ def rows_of_numbers(estimator: Any, X: Any, y: Any = "no_validation", **options:
         raise ValueError(_hint(estimator, problem)) from error
 
 
+def check_squares(numbers: np.ndarray) -> None:
+    """Raise if squares of the numbers, which variances and kernels sum, would overflow."""
+    if numbers.dtype == np.float64 and np.abs(numbers).max(initial=0.0) > LARGEST:
+        raise ValueError(TOO_LARGE)
+
+
 def sample_weights(X: Any, sample_weight: Any) -> np.ndarray | None:
     """Return the weights of rows in float64, None if there are none.
 
@@ -66,11 +74,13 @@ def sample_weights(X: Any, sample_weight: Any) -> np.ndarray | None:
 
 
 def _refuse_dates(estimator: Any, X: Any) -> None:
-    """Raise if a column of a DataFrame holds dates, which would become nanoseconds."""
+    """Raise if an array or a column of a DataFrame holds dates, which would become nanoseconds."""
     dtypes: Any = getattr(X, "dtypes", None)
     for column, dtype in dtypes.items() if hasattr(dtypes, "items") else ():
         if getattr(dtype, "kind", "") in ("M", "m"):
             raise ValueError(_hint(estimator, f"column {column!r} of X holds dates ({dtype})"))
+    if getattr(getattr(X, "dtype", None), "kind", "") in ("M", "m"):
+        raise ValueError(_hint(estimator, f"X holds dates ({X.dtype})"))
 
 
 def _hint(estimator: Any, problem: str) -> str:

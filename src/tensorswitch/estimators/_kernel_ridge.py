@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from tensorswitch._memory import available_memory
 from tensorswitch._progress import progress_bar
 from tensorswitch.estimators._explaining import ExplainedKernelRidge
-from tensorswitch.estimators._inputs import validated
+from tensorswitch.estimators._inputs import check_squares, validated
 from tensorswitch.kernel_ridge import (
     BIASES,
     DEPTHS,
@@ -63,6 +63,7 @@ class TSKernelRidgeBase(ExplainedKernelRidge, BaseEstimator):  # type: ignore[mi
     def _search(self, X: np.ndarray, targets: np.ndarray, weight: np.ndarray | None) -> Search:
         """Choose and solve. ``weight`` has no zeros."""
         options = self._options()
+        check_squares(X)
         seed = int(check_random_state(self.random_state).randint(2**31))
         rows = DistinctRows.of(X, targets, weight, seed)
         if len(rows) < 2:

@@ -18,8 +18,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from tensorswitch._checks import check_above_zero, check_number, check_positive, from_numpy
 from tensorswitch._progress import progress_bar
+from tensorswitch._random import seeded
 from tensorswitch.estimators._explaining import ExplainedNetwork
-from tensorswitch.estimators._inputs import rows_of_numbers
+from tensorswitch.estimators._inputs import check_squares, rows_of_numbers
 from tensorswitch.estimators._onnx import OnnxMixin
 from tensorswitch.models import mlp
 from tensorswitch.training import Learner, Rows
@@ -46,6 +47,7 @@ class Standardization:
         if not wanted:
             return cls()
         x = np.asarray(x, dtype=np.float64)
+        check_squares(x)
         centre = np.average(x, axis=0, weights=weight)
         spread = np.sqrt(np.average(np.square(x - centre), axis=0, weights=weight))
         varies = spread > 1e-10 * np.abs(x).max(0)
@@ -266,8 +268,7 @@ class TSMLPBase(ExplainedNetwork, OnnxMixin, BaseEstimator):  # type: ignore[mis
         check_number(alpha=self.alpha)
         shape = self._network_shape()
         # The weights depend on random_state alone, and torch's global generator is not advanced.
-        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-            torch.manual_seed(random.randint(2**31))
+        with seeded(random.randint(2**31)), torch.device("cpu"):
             network = mlp(n_in + bool(self._scale.constant), outputs, **shape).float()
         if shape["kind"] in ("ts-lrc", "ts-ibp-lrc"):
             _start_at_zero(network)

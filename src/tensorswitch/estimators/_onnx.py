@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from tensorswitch.nn import TensorSwitching, to_onnx
 
+FAR = 1e4  # spreads of the targets from zero, beyond which float32 has fewer than four digits
+
 
 class Steps(nn.Module):
     """Scaling, principal components and a constant input: the steps before a network.
@@ -56,14 +58,14 @@ class Steps(nn.Module):
         return nn.functional.pad(x, (0, 1), value=self.constant)
 
 
-def ridge_network(front: Any, coef: np.ndarray, intercept: np.ndarray | None) -> nn.Module:
+def ridge_network(front: Any, weight: Tensor, intercept: Tensor | None) -> nn.Sequential:
     """Return the steps of a fitted ridge regression and its readout as one module."""
     factor, spread = front.scaling.factor, None
     if factor is not None:  # a factor of zero removes a column
         spread = np.where(factor == 0, np.inf, 1 / np.where(factor == 0, 1, factor))
     dtype = front.gate_weights[0].dtype
     options: dict[str, Any] = {"dtype": dtype, "device": "cpu"}
-    *gates, n_in, outputs = coef.shape
+    *gates, n_in, outputs = weight.shape
     if gates:
         constant = 1.0 if front.intercept else 0.0
         steps = Steps(front.scaling.centre, spread, front.mean, front.basis, constant, dtype)
@@ -75,12 +77,11 @@ def ridge_network(front: Any, coef: np.ndarray, intercept: np.ndarray | None) ->
         if gates:
             for parameter, given in zip(readout.gate_weights, front.gate_weights, strict=True):
                 parameter.copy_(given)
-        weight = torch.from_numpy(coef)
         readout.weight.copy_(weight if gates else weight.t())
         readout.bias.zero_()
         if intercept is not None:
-            readout.bias.copy_(torch.from_numpy(intercept))
-    return nn.Sequential(steps, readout).eval()
+            readout.bias.copy_(intercept)
+    return nn.Sequential(steps, readout)
 
 
 def _as_tensor(array: Any, dtype: torch.dtype) -> Tensor:
@@ -98,7 +99,8 @@ class OnnxMixin:
         torch.nn.Module
             For classifiers the outputs whose largest decides the class (logits of networks, the
             decision function of ridge regression, with a single output for two classes); for
-            regressors the predictions, as columns.
+            regressors the predictions, as columns. They are in float64 where float32 would lose
+            them, as targets are far from zero compared with their spread (Unix times).
         """
         model: Any = self
         check_is_fitted(model)
@@ -113,9 +115,11 @@ class OnnxMixin:
             if targets is not None and targets.centre is not None:
                 network.append(_Unscaled(targets.centre, targets.spread))
             return nn.Sequential(*network).cpu().eval()
-        fitted = getattr(model, "_fitted", None)
-        front = model._front if fitted is None else fitted.front
-        return ridge_network(front, model.coef_, getattr(model, "intercept_", None))
+        fitted, solution = model._fitted, model.solution_
+        found = ridge_network(fitted.front, solution.weight, solution.intercept)
+        if fitted.shift.any() or fitted.scale != 1:
+            found.append(_Unscaled(fitted.shift, fitted.scale))
+        return found.eval()
 
     def to_onnx(self, path: str | Path) -> None:
         """Write the fitted model as an ONNX file, from features to the outputs of ``to_torch``.
@@ -144,16 +148,18 @@ class OnnxMixin:
 
 
 class _Unscaled(nn.Module):
-    """``z · spread + centre``: targets in their own units."""
+    """``z · spread + centre``: targets in their own units, in float64 if float32 is too coarse."""
 
     centre: Tensor
     spread: Tensor
 
-    def __init__(self, centre: np.ndarray, spread: np.ndarray) -> None:
+    def __init__(self, centre: Any, spread: Any) -> None:
         super().__init__()
-        self.register_buffer("centre", _as_tensor(centre, torch.float32))
-        self.register_buffer("spread", _as_tensor(spread, torch.float32))
+        self.register_buffer("centre", _as_tensor(centre, torch.float64))
+        self.register_buffer("spread", _as_tensor(spread, torch.float64))
+        self.is_far = bool((self.centre.abs() > FAR * self.spread).any())
 
     def forward(self, z: Tensor) -> Tensor:
         """Return predictions."""
-        return z * self.spread + self.centre
+        result = z.double() * self.spread + self.centre
+        return result if self.is_far else result.to(z.dtype)

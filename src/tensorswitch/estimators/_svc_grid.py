@@ -98,6 +98,7 @@ def kernel_svc_grid(
     >>> min(errors.values()) < 0.1
     True
     """
+    kinds = [kinds] if isinstance(kinds, str) else kinds
     kinds, depths, Cs = [check_kind(k) for k in kinds], [check_depth(d) for d in depths], list(Cs)
     for C in Cs:
         check_above_zero(C=C)
@@ -107,6 +108,8 @@ def kernel_svc_grid(
     X_val, y_val = check_X_y(X_val, y_val, dtype=X.dtype, order="C")
     if X.shape[1] != X_val.shape[1]:
         raise ValueError(f"X has {X.shape[1]} features but X_val has {X_val.shape[1]}")
+    if (y.dtype.kind in "OUS") != (y_val.dtype.kind in "OUS"):
+        raise ValueError(f"labels of y have the type {y.dtype}, but those of y_val {y_val.dtype}")
     pairs = Pairs(y)
     constant = constant_input(bias, X, normalize)
     X, X_val = (prepared(rows, normalize, constant) for rows in (X, X_val))

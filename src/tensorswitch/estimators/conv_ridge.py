@@ -373,10 +373,11 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
         if not len(array):
             raise ValueError("X contains no images")
         as_images(array[:1], shape)  # raises if these are not images
+        if array.ndim == 2 and shape is not None:
+            array = array.reshape(len(array), *shape)
         if channels_first(array.shape):
             array = array.transpose(0, 2, 3, 1)
-        sides = shape if array.ndim == 2 and shape is not None else array.shape[1:]
-        found = (sides[0], sides[1], sides[2] if len(sides) == 3 else 1)
+        found = (array.shape[1], array.shape[2], array.shape[3] if array.ndim == 4 else 1)
         if expected is not None and found != expected:
             raise ValueError(
                 f"images have shape {found} (height, width, channels), but the model was fitted "
@@ -384,7 +385,7 @@ class TSConvRidgeClassifier(FeatureRidge, TSRidgeClassifier):
             )
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise ValueError("images contain NaN or infinity")
-        if array.dtype.kind == "f" or array.dtype.itemsize > 1:
+        if array.dtype not in (np.uint8, np.bool_):
             array = array.astype(np.float32, copy=False)
         pixels = pixel_range(array)
         if expected is None:

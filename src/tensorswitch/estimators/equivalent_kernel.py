@@ -89,7 +89,9 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
         K = self.scale * equivalent_kernels(X, Y, depths=[depth], kinds=[kind])[kind, depth]
         if not eval_gradient:
             return K
-        return K, np.empty((*K.shape, 0)) if self.hyperparameter_scale.fixed else K[:, :, None]
+        if self.hyperparameter_scale.fixed:
+            return K, np.empty((*K.shape, 0))
+        return K, K.copy()[:, :, None]  # Gaussian processes add the noise to K in place
 
     def diag(self, X: Any) -> Any:
         """Return the diagonal of the kernel matrix of ``X``.

@@ -9,7 +9,7 @@ from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.multiclass import check_classification_targets
 
-from tensorswitch.estimators._inputs import sample_weights, validated
+from tensorswitch.estimators._inputs import check_squares, sample_weights, validated
 from tensorswitch.estimators._kernel_ridge import MATRICES, TSKernelRidgeBase
 from tensorswitch.estimators._labels import check_classes, class_factors, class_places
 from tensorswitch.estimators._transaction import unchanged_on_error
@@ -298,6 +298,7 @@ class TSKernelRidgeRegressor(MultiOutputMixin, RegressorMixin, TSKernelRidgeBase
         used = np.ones(len(y), dtype=bool) if weight is None else weight > 0
         given = None if weight is None else weight[used]
         raw = np.asarray(y, dtype=np.float64).reshape(len(y), -1)[used]
+        check_squares(raw)
         mean = np.average(raw, axis=0, weights=given)
         spread = np.sqrt(np.average(np.square(raw - mean), axis=0, weights=given))
         spread = np.where(spread > 1e-12 * np.maximum(np.abs(raw).max(0), 1e-300), spread, 1.0)

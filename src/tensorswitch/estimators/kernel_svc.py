@@ -18,7 +18,7 @@ from sklearn.utils.multiclass import _ovr_decision_function
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from tensorswitch._checks import check_above_zero, from_numpy
-from tensorswitch.estimators._inputs import rows_of_numbers
+from tensorswitch.estimators._inputs import check_squares, rows_of_numbers
 from tensorswitch.estimators._labels import class_factors
 from tensorswitch.estimators._pairs import (
     Machine,
@@ -185,6 +185,7 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         check_above_zero(C=self.C)
         X, y = rows_of_numbers(self, X, y, dtype=[np.float64, np.float32], order="C")
+        check_squares(X)
         pairs = Pairs(y)
         self.classes_, labels = pairs.classes, pairs.labels
         weight = self._weights(X, labels, sample_weight)
@@ -224,6 +225,9 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         kind, depth, _ = self._fitted_with
         labels = pairs.labels
         factors = class_factors(self.class_weight, pairs.classes, labels, weight)
+        if not (factors > 0).all():
+            nothing = pairs.classes[(factors <= 0).argmax()]
+            raise ValueError(f"class_weight must be positive, but that of class {nothing} is not")
         options = {
             "C": self.C,
             "tol": self.tol,
@@ -330,7 +334,9 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ndarray of shape (n_samples, n_classes)
             Probabilities, with classes in the order of ``classes_``.
         """
-        check_is_fitted(self, "_calibration")
+        check_is_fitted(self)
+        if not hasattr(self, "_calibration"):
+            raise ValueError("the model was fitted with probability=False; fit it again")
         return self._calibration.probabilities(self._scores(self._pair_decisions(X)))
 
     def _pair_decisions(self, X: Any) -> np.ndarray:

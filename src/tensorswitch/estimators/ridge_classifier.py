@@ -246,8 +246,10 @@ class TSRidgeClassifier(ClassifierMixin, ChangingClasses, Mergeable):  # type: i
                 f"class_weight={self.class_weight!r} needs all rows at once; for partial_fit and "
                 "remove, pass a dict of weights"
             )
-        rows = (np.arange(len(classes)), None) if y is None else (places, weight)
-        factors = class_factors(self.class_weight, classes, *rows)
+        if y is None and isinstance(self.class_weight, dict):  # also of classes yet to appear
+            factors = np.array([self.class_weight.get(c, 1.0) for c in classes.tolist()])
+        else:
+            factors = class_factors(self.class_weight, classes, places, weight)
         found: np.ndarray = (1.0 if weight is None else weight) * factors[places]
         return found.astype(np.float32 if X.dtype == np.float32 else np.float64)
 

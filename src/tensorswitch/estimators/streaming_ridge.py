@@ -34,6 +34,12 @@ class _StreamingRidge(FeatureRidge):
         front = FeatureFront.of(scaling, bool(self.fit_intercept), X.shape[1], dtype)
         return Fitted(front, shift, scale)
 
+    @property
+    def coef_(self) -> np.ndarray:
+        """The readout of the scaled features, in the shape of scikit-learn's linear models."""
+        found = super().coef_.T
+        return found[0] if getattr(self, "_flat", False) else found
+
 
 class StreamingRidgeClassifier(_StreamingRidge, TSRidgeClassifier):
     """Classifier by ridge regression of ±1 targets on given features, in one pass.
@@ -80,7 +86,7 @@ class StreamingRidgeClassifier(_StreamingRidge, TSRidgeClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The class labels, sorted.
-    coef_ : ndarray of shape (n_features, n_outputs)
+    coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
         The readout of the scaled features.
     intercept_ : ndarray of shape (n_outputs,)
         The intercept.
@@ -182,7 +188,7 @@ class StreamingRidgeRegressor(_StreamingRidge, TSRidgeRegressor):
 
     Attributes
     ----------
-    coef_ : ndarray of shape (n_features, n_outputs)
+    coef_ : ndarray of shape (n_features,) or (n_outputs, n_features)
         The readout of the scaled features.
     intercept_ : ndarray of shape (n_outputs,)
         The intercept.

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tensorswitch._checks import check_floating, check_positive, check_shape
-from tensorswitch.features._module import Copies, PatchFeatures2d, positions
+from tensorswitch.features._module import Copies, PatchFeatures2d, positions, positive
 
 SAMPLED_PATCHES = 60_000
 QUANTILE_PATCHES = 5_000
@@ -130,8 +130,9 @@ def learn_patch_features(
             f"all patches of {size} × {size} are flat: the images show nothing to learn from"
         )
     added = floor**2 * scale
-    contrast = variance / (variance + added)
-    patches /= (variance + added).sqrt()[:, None]
+    floored = positive(variance + added)
+    contrast = variance / floored
+    patches /= floored.sqrt()[:, None]
     mean = patches.mean(0)
     kept = min(components, patches.shape[1] - 1, len(patches))
     whitening = _whitening(patches - mean, max(1, kept), shrinkage)

@@ -154,7 +154,7 @@ class PatchFeatures2d(nn.Module):
             for x in (images, images.square())
         )
         variance = (square - mean.square()).clamp(min=0)
-        p = p * (variance + self.floor).rsqrt() - self.offset[:, None, None]
+        p = p * positive(variance + self.floor).rsqrt() - self.offset[:, None, None]
         return F.pad(p, (0, 0, 0, 0, 0, 1), value=1.0).flatten(2).transpose(1, 2)
 
     def open_gates(self, images: Tensor) -> Tensor:
@@ -331,8 +331,8 @@ def as_images(array: Any, image_shape: tuple[int, ...] | None = None) -> Tensor:
     Parameters
     ----------
     array : array-like of shape (n, height, width), (n, height, width, channels) or (n, features)
-        Integers of at most 8 bits are divided by 255; other values are taken as they are. Images of
-        shape (n, channels, height, width) are recognised if there are 1, 3 or 4 channels.
+        Bytes (uint8) are divided by 255; other values are taken as they are. Images of shape
+        (n, channels, height, width) are recognised if there are 1, 3 or 4 channels.
     image_shape : tuple of int, optional
         (height, width) or (height, width, channels) of flat rows.
 
@@ -349,7 +349,8 @@ def as_images(array: Any, image_shape: tuple[int, ...] | None = None) -> Tensor:
     array = np.asarray(array)
     if array.dtype == object or array.dtype.kind not in "buif":
         raise ValueError(
-            f"images must be numbers, got an array of {array.dtype}; are they all of one size?"
+            f"images must be numbers, got an array of {array.dtype}; are they all of one size, and "
+            "not sparse?"
         )
     if array.ndim == 2:
         if image_shape is None or len(image_shape) not in (2, 3):
@@ -372,13 +373,28 @@ def as_images(array: Any, image_shape: tuple[int, ...] | None = None) -> Tensor:
         )
     if not channels_first(array.shape):
         array = array.transpose(0, 3, 1, 2)
-    small = array.dtype.kind in "bui" and array.dtype.itemsize == 1 and array.dtype != bool
     images = torch.from_numpy(np.array(array, dtype=np.float32, order="C"))
-    if small:
+    if array.dtype == np.uint8:
         images /= 255
     elif not bool(images.isfinite().all()):
         raise ValueError("images contain NaN or infinity")
     return images
+
+
+def positive(variance: Tensor) -> Tensor:
+    """Return variances with 1 in place of 0, which flat patches have.
+
+    Parameters
+    ----------
+    variance : Tensor
+        Variances.
+
+    Returns
+    -------
+    Tensor
+        Numbers to divide by.
+    """
+    return torch.where(variance > 0, variance, 1.0)
 
 
 def channels_first(shape: tuple[int, ...]) -> bool:

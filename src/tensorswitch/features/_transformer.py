@@ -119,7 +119,7 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         Parameters
         ----------
         X : array-like of shape (n, height, width), (n, height, width, channels) or (n, features)
-            Images. Integers of 8 bits are divided by 255.
+            Images. Bytes (uint8) are divided by 255.
         y : None
             Ignored.
 

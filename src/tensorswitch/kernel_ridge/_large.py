@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
-from tensorswitch.kernel_ridge._loo import free_intercept
+from tensorswitch.kernel_ridge._loo import free_intercept, positive_scale
 from tensorswitch.kernels import KernelTiles, equivalent_kernels
 from tensorswitch.ridge import SingularError
 
@@ -75,7 +75,7 @@ class CentredTiles:
         self.total = float(self.u @ self.sums)
         diagonal = self.roots.square() * self._kernel_diagonal()
         centred = diagonal - 2 * self.u * self.sums + self.total * self.u.square()
-        self.scale = float(centred.double().mean())
+        self.scale = positive_scale(float(centred.mean()), float(diagonal.mean()), z.dtype)
 
     def _kernel_diagonal(self) -> Tensor:
         factor = self.depth + 1 if self.kind == "ntk" else 1

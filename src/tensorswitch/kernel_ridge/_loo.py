@@ -55,6 +55,11 @@ class LeaveOneOut:
     intercept: Tensor
 
 
+def positive_scale(mean: float, before: float, dtype: torch.dtype) -> float:
+    """Return the mean diagonal of a centred kernel, or 1 if all rows are alike but for rounding."""
+    return mean if mean > 16 * torch.finfo(dtype).eps * before else 1.0
+
+
 @dataclass(frozen=True)
 class Centred:
     """``A``, its direction ``u``, the roots of the weights and ``S K S u``."""
@@ -73,10 +78,10 @@ class Centred:
         if weight is not None:
             kernel *= roots[:, None]
             kernel *= roots
-        sums = kernel @ u
+        sums, before = kernel @ u, float(kernel.diagonal().mean())
         kernel.addr_(sums - 0.5 * (u @ sums) * u, u, alpha=-1)
         kernel.addr_(u, sums - 0.5 * (u @ sums) * u, alpha=-1)
-        scale = float(kernel.diagonal().mean())
+        scale = positive_scale(float(kernel.diagonal().mean()), before, kernel.dtype)
         kernel.addr_(u, u, alpha=scale)
         return cls(kernel, u, roots, sums, scale)
 
@@ -99,7 +104,7 @@ class Centred:
         self, penalty: float, beta: Tensor, inverse_diagonal: Tensor, targets: Tensor
     ) -> LeaveOneOut:
         """Residuals and intercept from β and the diagonal of the inverse."""
-        along = self.scale + penalty * (self.scale if self.scale > 0 else 1.0)
+        along = self.scale + penalty * self.scale
         d = inverse_diagonal - self.direction.square() / along
         residuals = beta / (d * self.roots)[:, None]
         coef = beta * self.roots[:, None]
@@ -139,7 +144,7 @@ def loo_path(
     centred = Centred.of(kernel, weight)
     values, vectors = torch.linalg.eigh(centred.matrix)
     values.clamp_(min=0)
-    scale = centred.scale if centred.scale > 0 else 1.0
+    scale = centred.scale
     least = 2 * torch.finfo(kernel.dtype).eps * float(values[-1]) / scale
     ordered = sorted(penalties)
     usable = [p for p in ordered if p >= least] or ordered[-1:]
@@ -169,8 +174,7 @@ def loo_at(centred: Centred, targets: Tensor, penalty: float) -> LeaveOneOut:
     LeaveOneOut
     """
     matrix = centred.matrix.clone()
-    scale = centred.scale if centred.scale > 0 else 1.0
-    matrix.diagonal().add_(penalty * scale)
+    matrix.diagonal().add_(penalty * centred.scale)
     factor = torch.linalg.cholesky(matrix)
     beta = torch.cholesky_solve(centred.project(targets), factor)
     return centred.result(penalty, beta, _inverse_diagonal(factor), targets)

@@ -157,6 +157,8 @@ def solve_system(
     best, found = values[0], None if start is None else system.scaled(start)
     if len(values) > 1 and system.selection == "gcv":
         best, path, found = system.by_gcv(values, found)
+        if left_out:
+            outputs = system.by_folds([best], OUTPUT_TOL)[3]
     elif len(values) > 1 or left_out:
         judge_tol = OUTPUT_TOL if len(values) == 1 else min(JUDGE_TOL, 10 * options.tol)
         best, path, guess, outputs = system.by_folds(values, judge_tol)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from numbers import Integral
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -95,4 +97,5 @@ def _pooled(
 
 
 def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
-    return (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
+    both: Any = (size, size) if isinstance(size, Integral) else size
+    return int(both[0]), int(both[1])

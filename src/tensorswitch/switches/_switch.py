@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -185,8 +186,10 @@ class Maxout(Switch):
     pieces: int = 2
 
     def __post_init__(self) -> None:
-        if isinstance(self.pieces, bool) or not isinstance(self.pieces, int) or self.pieces < 1:
-            raise ValueError(f"pieces must be a positive integer, got {self.pieces!r}")
+        pieces: object = self.pieces
+        if isinstance(pieces, bool) or not isinstance(pieces, Integral) or pieces < 1:
+            raise ValueError(f"pieces must be a positive integer, got {pieces!r}")
+        object.__setattr__(self, "pieces", int(pieces))
 
     def open(self, scores: Tensor) -> Tensor:
         """Return True for the winner of each unit.
