@@ -122,6 +122,37 @@ def test_a_reload_keeps_the_lesson_and_a_new_tab_has_its_own(page, address):
     page.wait(lambda: page.answers()[:1] == ["minus"])
 
 
+def test_keys_go_on_at_the_drawing_after_a_forgotten_one(page):
+    from selenium.webdriver.common.keys import Keys
+
+    for label, strokes in (("bar", BAR), ("minus", MINUS), ("vee", VEE)):
+        page.learn(label, strokes)
+    page.thumbnails()[0].send_keys(Keys.ENTER)
+    page.wait(lambda: page.rows() == 2)
+    focused = page.browser.switch_to.active_element
+    assert focused.get_attribute("aria-label") == "Forget this minus"
+    focused.send_keys(Keys.ENTER)
+    page.wait(lambda: page.rows() == 1)
+
+
+def test_a_cleared_stroke_does_not_hinder_the_next(page):
+    """The pointer may still be down, or its end may never come."""
+    from selenium.webdriver.common.keys import Keys
+
+    canvas = page.element("canvas")
+    script = "document.getElementById('canvas').dispatchEvent(new PointerEvent(arguments[0], {"
+    script += "pointerId: arguments[1], button: 0, clientX: arguments[2], clientY: arguments[2]}))"
+    place = canvas.rect["x"] + 50
+    page.browser.execute_script("document.getElementById('canvas').setPointerCapture = () => {}")
+    page.browser.execute_script(script, "pointerdown", 1, place)
+    canvas.send_keys(Keys.ESCAPE)
+    page.browser.execute_script(script, "pointerdown", 2, place)
+    page.browser.execute_script(script, "pointermove", 2, place + 40)
+    page.element("label").send_keys("bar")
+    page.element("learn").click()
+    page.wait(lambda: page.rows() == 1)
+
+
 def test_labels_are_text_and_not_markup(page):
     name = "<b id=x>&"
     page.learn(name, BAR)

@@ -227,6 +227,14 @@ def test_links_in_the_folder_are_not_followed(client, tmp_path):
     folder = tmp_path / "lessons"
     (folder / "link.safetensors").symlink_to(folder / "real.safetensors")
     assert client.post("lessons", json={"start": "link"}).status_code == 404
+    outside = tmp_path / "outside"
+    (folder / "dangling.safetensors").symlink_to(outside)
+    for name in ("link", "dangling"):
+        found = client.post(f"{lesson}/save", json={"name": name, "replace": True})
+        assert found.status_code == 400
+        assert "is a link" in found.json()["error"]
+    assert not outside.exists()
+    assert client.get("names").json()["names"] == ["real"]
 
 
 def test_large_bodies_are_refused(client):

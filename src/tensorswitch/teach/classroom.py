@@ -141,8 +141,9 @@ class Classroom:
         list of str
             The names, sorted.
         """
-        found = (path.name.removesuffix(SUFFIX) for path in self.folder.glob(f"*{SUFFIX}"))
-        return sorted(name for name in found if NAME.fullmatch(name))
+        found = (path for path in self.folder.glob(f"*{SUFFIX}") if not path.is_symlink())
+        names = (path.name.removesuffix(SUFFIX) for path in found)
+        return sorted(name for name in names if NAME.fullmatch(name))
 
     def path_of(self, name: object, *, must_exist: bool = False) -> Path:
         """Return the path of a saved lesson.
@@ -198,13 +199,16 @@ class Classroom:
         FileExistsError
             If there is a lesson of that name and it is not to be replaced.
         ValueError
-            If the name has other characters, or is "empty" or "digits", which mean other lessons.
+            If the name has other characters, is "empty" or "digits", which mean other lessons, or
+            is that of a link.
         """
         path = self.path_of(name)
         if name in STARTS:
             raise ValueError(f"{name!r} is a lesson that is always there; choose another name")
         make_folder(self.folder)
         with self._saving:  # of two lessons of one name, the second must see the first
+            if path.is_symlink():  # it would lead out of the folder
+                raise ValueError(f"{path} is a link; remove it or choose another name")
             if path.exists() and not replace:
                 raise FileExistsError(f"there is already a lesson {name!r}")
             seat.lesson.save(path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
 import secrets
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from functools import partial
 from importlib.resources import files
 from typing import Any
 
+import joblib
 import numpy as np
 import torch
 from starlette.applications import Starlette
@@ -37,7 +37,7 @@ PAGE = {
 }
 # Updates are small, and dividing them among cores takes longer than they do. The number of threads
 # of torch is a setting of each thread.
-_WORKERS = ThreadPoolExecutor(os.cpu_count(), "lesson", torch.set_num_threads, (1,))
+_WORKERS = ThreadPoolExecutor(joblib.cpu_count(), "lesson", torch.set_num_threads, (1,))
 STATUS = {FileExistsError: 409, FileNotFoundError: 404, KeyError: 404, ValueError: 400}
 
 

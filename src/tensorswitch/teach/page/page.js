@@ -112,7 +112,10 @@ async function learn(label) {
     say("Draw something first.", true);
     return;
   }
+  const key = state.key;
+  current = null; // what is drawn from now on is another drawing
   const found = await ask(lesson("/drawings"), "POST", { label, strokes: points() });
+  if (key !== state.key) return; // another lesson was opened meanwhile
   state.drawings.push(found.drawing);
   state.unsaved = true;
   $("update").textContent = `${found.milliseconds} ms`;
@@ -128,13 +131,22 @@ async function learn(label) {
 }
 
 async function forget(number) {
+  const key = state.key;
   const found = await ask(lesson(`/drawings/${number}`), "DELETE");
+  if (key !== state.key) return;
+  const place = [...$("groups").querySelectorAll("[data-number]")]
+    .findIndex((thumb) => thumb.dataset.number === String(number));
+  const focused = document.activeElement?.dataset.number === String(number);
   state.drawings = state.drawings.filter((drawing) => drawing.number !== number);
   state.unsaved = true;
   $("update").textContent = `${found.milliseconds} ms`;
   report(found);
   list();
-  say("Forgotten. The model is the one of the remaining drawings.");
+  if (focused) { // the next drawing takes the place, so that keys go on from there
+    const left = $("groups").querySelectorAll("[data-number]");
+    (left[Math.min(place, left.length - 1)] ?? $("canvas")).focus();
+  }
+  say("Forgotten. The model is now the one that never saw this drawing.");
   if (state.answer?.labels.length) {
     state.before = Object.fromEntries(
       state.answer.labels.map((label, place) => [label, state.answer.probabilities[place]]),
@@ -417,6 +429,7 @@ function line(stroke, style) {
 }
 
 function clear() {
+  current = null;
   state.strokes = [];
   state.answer = state.before = null;
   paint();
@@ -424,6 +437,7 @@ function clear() {
 }
 
 function undo() {
+  current = null;
   state.strokes.pop();
   state.before = null;
   paint();
@@ -451,6 +465,9 @@ document.addEventListener("keydown", (event) => {
     event.preventDefault();
     undo();
   }
+});
+addEventListener("beforeunload", (event) => {
+  if (state.unsaved) event.preventDefault(); // the browser asks; a closed tab loses its lesson
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { paint(); list(); });
 
