@@ -312,3 +312,18 @@ def test_labels_of_bytes_are_text(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.arange(80.0).reshape(40, 2), y=labels)
     with pytest.raises(DataError, match="labels of bytes must be text in UTF-8"):
         load(tmp_path / "a.npz")
+
+
+def test_features_far_from_zero_keep_their_digits(tmp_path):
+    rng = np.random.default_rng(0)
+    times = 1.7e9 + rng.uniform(0, 100, 200)
+    rows = np.column_stack([times, rng.normal(size=200)])
+    np.savez(tmp_path / "far.npz", x=rows, y=times > 1.7e9 + 50)
+    np.savez(tmp_path / "near.npz", x=rows - [1.7e9, 0], y=times > 1.7e9 + 50)
+    far, near = load(tmp_path / "far.npz"), load(tmp_path / "near.npz")
+    assert (far.train_images.dtype, near.train_images.dtype) == (np.float64, np.float32)
+    for part, other in zip(far.protocol()[:6], near.protocol()[:6], strict=True):
+        np.testing.assert_allclose(part, other, atol=1e-5)
+    assert far.protocol().train.dtype == np.float32
+    problem = load_problem(tmp_path / "far.npz")
+    assert np.ptp(problem.parts(*problem.split()).train[:, 0]) > 3

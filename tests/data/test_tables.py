@@ -123,7 +123,7 @@ def test_infinity_counts_as_missing(tmp_path):
     path.write_text("a,b\n1,inf\n2,3\n")
     table = read_table(path)
     assert np.isnan(table.columns["b"][0])
-    assert "column 'b': 1 infinite values count as missing" in table.notes
+    assert "column 'b': 1 values that are infinite or beyond 1e150 count as missing" in table.notes
 
 
 @pytest.mark.parametrize(
@@ -411,3 +411,43 @@ def test_long_cells(tmp_path):
     limit = csv.field_size_limit()
     assert len(read_table(path).columns["a"][0]) == 200_000
     assert csv.field_size_limit() == limit
+
+
+def test_the_largest_double_stands_for_a_missing_value(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,y\n1,2\n1.7976931348623157e308,3\n3,-1.7976931348623157e308\n")
+    table = read_table(path)
+    np.testing.assert_array_equal(table.columns["a"], [1, np.nan, 3])
+    np.testing.assert_array_equal(table.columns["y"], [2, 3, np.nan])
+    assert len(table.notes) == 2
+
+
+@pytest.mark.parametrize("first", ["sep=;", '"sep=;"', "SEP=;"])
+def test_the_line_of_excel_that_names_the_separator(tmp_path, first):
+    path = tmp_path / "a.csv"
+    path.write_text(f"{first}\r\nx;label\r\n0,5;a\r\n1,5;b\r\n")
+    table = read_table(path)
+    assert list(table.columns) == ["x", "label"]
+    np.testing.assert_array_equal(table.columns["x"], [0.5, 1.5])
+
+
+def test_other_encodings_are_named(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes("x,地名\n1,東京\n2,千葉\n".encode("shift-jis"))
+    with pytest.raises(DataError, match=r"neither UTF-8, UTF-16 .* save it as UTF-8"):
+        read_table(path)
+    path.write_bytes("x,y\n1,2\n".encode("utf-16-le"))
+    with pytest.raises(DataError, match="UTF-16 without a byte order mark"):
+        read_table(path)
+
+
+def test_words_of_parquet_are_those_of_csv(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    words = ["yes ", "no  ", "", "   ", None, "yes "]
+    parquet.write_table(pa.table({"a": words, "n": range(6)}), tmp_path / "a.parquet")
+    expected = ["yes", "no", None, None, None, "yes"]
+    assert read_table(tmp_path / "a.parquet").columns["a"].tolist() == expected
+    text = read_table(tmp_path / "a.parquet", {"a": "text"}).columns["a"].tolist()
+    assert text == ["yes", "no", "", "", "", "yes"]

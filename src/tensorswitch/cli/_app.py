@@ -127,10 +127,9 @@ def load_problem(
     task: str | None,
 ) -> Problem:
     """Load rows and what is to be predicted, exiting quietly on Ctrl-C."""
-    columns = [name.strip() for names in ignore or [] for name in names.split(",") if name.strip()]
     options: dict[str, Any] = {"id_column": id_column, "task": task}
     try:
-        return datasets.load_problem(data, target=target, ignore=columns, **options)
+        return datasets.load_problem(data, target=target, ignore=ignore or (), **options)
     except KeyboardInterrupt:
         err.print("stopped while loading data")
         raise typer.Exit(STOPPED) from None

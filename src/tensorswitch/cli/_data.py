@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import numpy as np
 import typer
 from rich.table import Table
 
 from tensorswitch import data as datasets
-from tensorswitch.cli._app import app, describe, out, say
+from tensorswitch.cli._app import (
+    Target,
+    app,
+    describe,
+    describe_problem,
+    load_problem,
+    out,
+    say,
+)
 
 data_app = typer.Typer(no_args_is_help=True, help="List, download and inspect data sets.")
 app.add_typer(data_app, name="data")
@@ -45,10 +54,18 @@ def data_fetch(
 @data_app.command("info")
 def data_info(
     name: Annotated[str, typer.Argument(help="Name of a data set or path of your own.")],
+    target: Target = None,
 ) -> None:
     """Show the size and shape of a data set and the rows of each class."""
-    content = datasets.load(name)
-    say(describe(content))
+    problem = load_problem(name, target, None, None, None)
+    content = None if problem.class_names is None else problem.dataset()
+    say(describe_problem(problem) if content is None else describe(content))
+    for note in problem.notes:
+        say(f"  {note}")
+    if content is None:
+        least, middle, most = np.quantile(problem.target, [0, 0.5, 1])
+        say(f"{problem.target_name}: {least:g} to {most:g}, median {middle:g}")
+        return
     table = Table("class", "training", "test")
     for i, label in enumerate(content.class_names):
         table.add_row(

@@ -14,7 +14,7 @@ Examples
 from tensorswitch.data.dataset import Dataset, Preparation, Split
 from tensorswitch.data.encoder import TableEncoder
 from tensorswitch.data.images import Pictures, is_picture, read_pictures
-from tensorswitch.data.own import as_rows, labels_beside
+from tensorswitch.data.own import as_rows, as_text, labels_beside
 from tensorswitch.data.problem import Parts, Problem, table_problem
 from tensorswitch.data.readers import DataError
 from tensorswitch.data.sources import NAMES, fetch, folders, found, load, load_problem
@@ -32,6 +32,7 @@ __all__ = [
     "Table",
     "TableEncoder",
     "as_rows",
+    "as_text",
     "fetch",
     "folders",
     "found",

@@ -53,7 +53,13 @@ def read_csv(
         if encoding != "utf-8":
             raise
         notes = [f"text of {path.name} is not UTF-8; it was read as Windows-1252"]
-        columns, found = _read(path, FALLBACK, dict(formats or {}), notes)
+        try:
+            columns, found = _read(path, FALLBACK, dict(formats or {}), notes)
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{path} is neither UTF-8, UTF-16 with a byte order mark nor Windows-1252; save it "
+                "as UTF-8"
+            ) from error
     finally:
         csv.field_size_limit(usual)
     return columns, found, notes

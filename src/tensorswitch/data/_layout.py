@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +14,7 @@ from tensorswitch.data._text import counted, is_missing, is_number
 from tensorswitch.data.readers import DataError
 
 MOST_COMMENTS = 1000  # lines above a table
+_SEPARATOR = re.compile(r'"?sep=([,;\t|])"?', re.IGNORECASE)
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
 
 
@@ -39,7 +41,7 @@ class Layout(NamedTuple):
     @classmethod
     def of(cls, path: Path, lines: Iterable[str], notes: list[str]) -> Layout:
         """Find the columns from the first lines, and add to the notes."""
-        comments, sample = _first_lines(line for line in lines if line.strip())
+        comments, said, sample = _first_lines(line for line in lines if line.strip())
         if comments:
             notes.append(f"skipped: {counted(comments, 'line')} of comments above the table")
         if not sample:
@@ -47,8 +49,11 @@ class Layout(NamedTuple):
                 f"{path} is empty; expected a line of column names and rows of features and labels"
             )
         if "\0" in sample:
-            raise DataError(f"{path} is not a text file: it contains zero bytes")
-        separator = _separator(sample)
+            raise DataError(
+                f"{path} is not a text file, as it contains zero bytes; if it is UTF-16 without a "
+                "byte order mark, save it as UTF-8"
+            )
+        separator = said or _separator(sample)
         # The sample may end within quotes.
         reader = _reader(io.StringIO(sample, newline=""), separator, strict=False)
         try:
@@ -76,27 +81,32 @@ class Layout(NamedTuple):
         return _reader(_below(lines, self.comments), self.separator, strict=True)
 
 
-def _first_lines(lines: Iterable[str]) -> tuple[int, str]:
-    """Return the number of comments above a table, and its first lines.
+def _first_lines(lines: Iterable[str]) -> tuple[int, str, str]:
+    """Return the number of comments above a table, the separator they name, and its first lines.
 
-    A line that starts with # is a comment, unless it has as many columns as the line below it.
+    A line that starts with # is a comment, unless it has as many columns as the line below it. So
+    is the line ``sep=;`` of Excel, which names the separator.
     """
     comments: list[str] = []
     sample: list[str] = []
+    said = ""
     for line in lines:
-        if line.startswith("#") and not sample:
+        if not sample and (found := _SEPARATOR.fullmatch(line.rstrip("\r\n"))):
+            said = found[1]
+            comments.append(line)
+        elif line.startswith("#") and not sample:
             comments.append(line)
         else:
             sample.append(line)
         if len(sample) == 3 or len(comments) == MOST_COMMENTS:
             break
-    if comments:
+    if comments and not said:
         rows = comments[-1] + (sample or [""])[0]
         separator = _separator(rows)
         counts = [len(row) for row in _reader(io.StringIO(rows), separator, strict=False) if row]
         if not sample or (len(counts) == 2 and counts[0] == counts[1] > 1):
             sample = [comments.pop(), *sample][:3]
-    return len(comments), "".join(sample)
+    return len(comments), said, "".join(sample)
 
 
 def _below(lines: Iterable[str], count: int) -> Iterator[str]:

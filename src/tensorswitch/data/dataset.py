@@ -88,6 +88,7 @@ class Preparation(NamedTuple):
         x -= self.mean
         if self.scale is not None:
             x /= self.scale
+        x = x.astype(np.float32, copy=False)
         if self.basis is not None:
             projected: np.ndarray = x.reshape(len(x), -1) @ self.basis
             return projected
@@ -254,27 +255,21 @@ class Dataset:
         >>> split.train.shape, split.validation.shape, split.test.shape
         ((1057, 16), (200, 16), (540, 16))
         """
-        rows = len(self.train_images)
-        if validation is None:
-            validation = VALIDATION if rows >= 5 * VALIDATION else rows // 5
-        if not 0 <= validation < rows:
-            raise ValueError(
-                "validation must be non-negative and less than the number of training images, "
-                f"{rows}; got {validation}"
-            )
+        train, held = validation_split(len(self.train_images), validation, seed)
         if components is not None and not flat:
             raise ValueError(
                 "components and flat=False exclude each other: images projected on principal "
                 "components are rows of numbers"
             )
-        order = np.random.default_rng(seed).permutation(rows)
-        x, y, kept = _pixels(self.train_images[order]), self.train_labels[order], rows - validation
+        order, rows, kept = np.concatenate([train, held]), len(train) + len(held), len(train)
+        x, y = _pixels(self.train_images[order]), self.train_labels[order]
         mean = x[:kept].mean(0)
         x -= mean
         scale = None
         if x.ndim == 2 and self.encoder is None and self.train_images.dtype != np.uint8:
             scale = _scale(x[:kept])
             x /= scale
+        x = x.astype(np.float32, copy=False)
         basis = None
         if components is not None:
             basis = principal_components(x[:kept].reshape(kept, -1), components)
@@ -294,9 +289,28 @@ class Dataset:
         )
 
 
+def validation_split(
+    rows: int, validation: int | None = None, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return shuffled numbers of the rows to train with, and of those held out for validation."""
+    if validation is None:
+        validation = VALIDATION if rows >= 5 * VALIDATION else rows // 5
+    if not 0 <= validation < rows:
+        raise ValueError(
+            "validation must be non-negative and less than the number of training images, "
+            f"{rows}; got {validation}"
+        )
+    order = np.random.default_rng(seed).permutation(rows)
+    return order[: rows - validation], order[rows - validation :]
+
+
 def _pixels(images: np.ndarray) -> np.ndarray:
-    """Convert to float32, scale bytes to [0, 1], and zero-pad images of 28 × 28 to 32 × 32."""
-    x = images.astype(np.float32)
+    """Scale bytes to [0, 1], and zero-pad images of 28 × 28 to 32 × 32.
+
+    The result is a copy in float32. Features in float64 stay so until their mean is subtracted.
+    """
+    wide = images.ndim == 2 and images.dtype == np.float64
+    x: np.ndarray = images.astype(np.float64 if wide else np.float32)
     if images.dtype == np.uint8:
         x /= 255
     if images.ndim == 4 and images.shape[2:] == (28, 28):

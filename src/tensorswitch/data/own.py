@@ -15,9 +15,10 @@ from tensorswitch.data.problem import FEWEST, Problem, table_problem
 from tensorswitch.data.readers import DataError, read_idx_folder, read_npy, read_npz
 from tensorswitch.data.tables import is_table
 
-__all__ = ["as_rows", "labels_beside", "own_dataset", "own_problem"]
+__all__ = ["as_rows", "as_text", "labels_beside", "own_dataset", "own_problem"]
 
 ARRAYS = (".npz", ".npy")
+LOST = 1e-4  # of the spread of a feature, beyond which rounding it to float32 matters
 TESTS = ("test", "val", "valid", "validation")  # folders of pictures, the first is for testing
 
 
@@ -230,7 +231,7 @@ def _labelled(
                 f"{path}: labels of shape {labels.shape} appear to be one-hot; "
                 "use one label per row, as given by y.argmax(1)"
             )
-    y, y_test = _as_text(path, y), None if y_test is None else _as_text(path, y_test)
+    y, y_test = as_text(path, y), None if y_test is None else as_text(path, y_test)
     x, y = as_rows(path, x), y.reshape(-1)
     if len(x) != len(y):
         raise DataError(f"{path}: {len(x)} rows but {len(y)} labels")
@@ -262,7 +263,7 @@ def _labelled(
         train, held = held_out(codes, classes=True)
         classes = tuple(map(str, names))
         return Dataset(path.stem, x[train], codes[train], x[held], codes[held], classes)
-    test = as_rows(path, x_test)
+    test = as_rows(path, x_test, wide=x.dtype == np.float64)
     if test.dtype != x.dtype:
         raise DataError(
             f"{path}: training images are {x.dtype} but test images are {test.dtype}; use the same "
@@ -271,8 +272,21 @@ def _labelled(
     return Dataset(path.stem, x, codes[: len(y)], test, codes[len(y) :], tuple(map(str, names)))
 
 
-def _as_text(path: Path, labels: np.ndarray) -> np.ndarray:
-    """Return labels of bytes as text, and others as they are."""
+def as_text(path: Path, labels: np.ndarray) -> np.ndarray:
+    """Return labels of bytes as text, and others as they are.
+
+    Parameters
+    ----------
+    path : Path
+        The file of the labels, for error messages.
+    labels : ndarray
+        Labels of any type.
+
+    Returns
+    -------
+    ndarray
+        The labels.
+    """
     if labels.dtype.kind != "S":
         return labels
     try:
@@ -281,7 +295,7 @@ def _as_text(path: Path, labels: np.ndarray) -> np.ndarray:
         raise DataError(f"{path}: labels of bytes must be text in UTF-8 ({error})") from error
 
 
-def as_rows(path: Path, x: np.ndarray) -> np.ndarray:
+def as_rows(path: Path, x: np.ndarray, wide: bool | None = None) -> np.ndarray:
     """Convert rows to images with channels first, or to features.
 
     Parameters
@@ -290,11 +304,14 @@ def as_rows(path: Path, x: np.ndarray) -> np.ndarray:
         The file of the rows, for error messages.
     x : ndarray
         Rows of features, (rows, height, width), or images with the channels first or last.
+    wide : bool, optional
+        Whether features become float64. By default, if float32 would lose them, as those far from
+        zero compared with their spread (Unix times).
 
     Returns
     -------
     ndarray
-        Bytes stay uint8; all other types become float32.
+        Bytes stay uint8; all other types become float32, or float64 if they are wide.
     """
     if x.dtype.kind not in "fiub":
         raise DataError(f"{path}: rows must be numeric, got {x.dtype}")
@@ -304,4 +321,17 @@ def as_rows(path: Path, x: np.ndarray) -> np.ndarray:
         x = x.transpose(0, 3, 1, 2)
     elif x.ndim not in (2, 4):
         raise DataError(f"{path}: rows of shape {x.shape[1:]} are neither features nor images")
-    return x if x.dtype == np.uint8 else x.astype(np.float32)
+    if x.dtype == np.uint8:
+        return x
+    narrow = x.astype(np.float32)
+    if x.ndim != 2 or wide is False or x.dtype in (np.float16, np.float32):
+        return narrow
+    exact = x.astype(np.float64)
+    return exact if wide or _is_lost(exact, narrow) else narrow
+
+
+def _is_lost(exact: np.ndarray, narrow: np.ndarray) -> bool:
+    """Return whether rounding to float32 changes a feature by more than a trace of its spread."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        rounding, spread = np.abs(exact - narrow).max(0, initial=0.0), exact.std(0)
+        return bool(((rounding > LOST * spread) & (spread > 0)).any())

@@ -16,6 +16,7 @@ from tensorswitch.data._target import FEW, decide, is_known, loses_names, names_
 from tensorswitch.data._text import counted
 from tensorswitch.data.dataset import Dataset, Preparation
 from tensorswitch.data.encoder import TableEncoder
+from tensorswitch.data.labels import number_name
 from tensorswitch.data.readers import DataError
 from tensorswitch.data.tables import Table, read_table
 
@@ -72,6 +73,8 @@ class Problem:
         How the target was written, if that is special; see :attr:`Table.formats`.
     notes : tuple of str, default=()
         What was decided, for the user.
+    row_names : tuple of str, or None, default=None
+        What rows are called: their identifiers, or their numbers in the file.
     """
 
     name: str
@@ -84,6 +87,7 @@ class Problem:
     ignored: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     target_written: str = ""
+    row_names: tuple[str, ...] | None = None
 
     @classmethod
     def from_dataset(cls, data: Dataset) -> Problem:
@@ -111,6 +115,27 @@ class Problem:
     def task(self) -> str:
         """Either "classification" or "regression"."""
         return TASKS[self.class_names is None]
+
+    def row_name(self, row: int) -> str:
+        """Return what a row is called.
+
+        Parameters
+        ----------
+        row : int
+            Its index.
+
+        Returns
+        -------
+        str
+            Its identifier or its number in the file, or in its part of a data set.
+        """
+        if self.row_names is not None:
+            return f"row {self.row_names[row]}"
+        if self.given_test is None:
+            return f"row {row}"
+        before = int(np.count_nonzero(self.given_test < row))
+        is_test = row in self.given_test
+        return f"test row {before}" if is_test else f"training row {row - before}"
 
     @property
     def is_image(self) -> bool:
@@ -256,7 +281,7 @@ def table_problem(
         Column to predict; by default the one called ``label``, ``class``, ``target`` or ``y``, or
         else the last.
     ignore : iterable of str, default=()
-        Columns not to learn from.
+        Columns not to learn from. Several may be in one string, separated by commas.
     id_column : str, optional
         Column that identifies rows; it is not learned from.
     task : {"classification", "regression"}, optional
@@ -278,7 +303,7 @@ def table_problem(
     path = Path(path)
     table = read_table(path)
     notes = list(table.notes)
-    left_out = [*ignore, *([id_column] if id_column else [])]
+    left_out = [*_named(table, ignore), *([id_column] if id_column else [])]
     for name in left_out:
         table.column(name)
     if target is None:
@@ -302,6 +327,7 @@ def table_problem(
     known = is_known(values)
     if not known.any():
         raise DataError(f"{path}: the target {target!r} has no values")
+    row_names = _row_names(table, id_column, known)
     if not known.all():
         notes.append(f"left out: {counted(int((~known).sum()))} without a value of {target!r}")
         table, values = table.take(known), values[known]
@@ -330,7 +356,25 @@ def table_problem(
         ignored=ignored,
         notes=tuple(notes),
         target_written=table.formats.get(target, ""),
+        row_names=row_names,
     )
+
+
+def _row_names(table: Table, id_column: str | None, used: np.ndarray) -> tuple[str, ...]:
+    """Return the identifiers of rows that are used, or their numbers, from 0 as in predictions."""
+    if id_column is None:
+        return tuple(map(str, np.flatnonzero(used)))
+    ids = table.columns[id_column][used]
+    return tuple(number_name(v) if isinstance(v, float) else str(v) for v in ids.tolist())
+
+
+def _named(table: Table, columns: Iterable[str]) -> list[str]:
+    """Return names of columns; one that is not a column may be several, with commas between."""
+    found = []
+    for name in columns:
+        parts = [name] if name in table.columns else name.split(",")
+        found += [part.strip() for part in parts if part.strip()]
+    return found
 
 
 def _counts_rows(column: np.ndarray) -> bool:

@@ -19,6 +19,7 @@ from tensorswitch.data.readers import DataError, reading
 __all__ = ["Table", "is_table", "read_table"]
 
 TEXT = (".csv", ".tsv", ".txt")
+LARGEST = 1e150  # larger numbers cannot be squared
 ARROW = (".parquet", ".arrow", ".feather")
 
 
@@ -197,9 +198,14 @@ def read_table(path: str | Path, kinds: dict[str, str] | None = None) -> Table:
         else:
             columns, formats, notes = read_csv(path, kinds)
     for name, column in columns.items():
-        if column.dtype.kind == "f" and (count := int(np.isinf(column).sum())):
-            column[np.isinf(column)] = np.nan
-            notes.append(f"column {name!r}: {count} infinite values count as missing")
+        if column.dtype.kind != "f":
+            continue
+        # Values such as 1.8e308 stand for missing ones, and their squares overflow.
+        beyond = np.abs(column) > LARGEST
+        if count := int(beyond.sum()):
+            column[beyond] = np.nan
+            what = "infinite or beyond 1e150"
+            notes.append(f"column {name!r}: {count} values that are {what} count as missing")
     special = {name: found for name, found in formats.items() if FORMATS[found] != found}
     return Table(path.name, columns, tuple(notes), special)
 
@@ -231,7 +237,7 @@ def _read_arrow(
             continue
         if given.get(name) == "text":
             columns[name] = np.array(
-                ["" if v is None else str(v) for v in stored.to_pylist()], dtype=object
+                ["" if v is None else str(v).strip() for v in stored.to_pylist()], dtype=object
             )
             continue
         column = _from_arrow(pa, stored)
@@ -266,7 +272,7 @@ def _from_arrow(pa: Any, column: Any) -> np.ndarray | None:
         return whole.to_numpy().astype("datetime64[s]")  # type: ignore[no-any-return]
     if types.is_boolean(kind) or types.is_string(kind) or types.is_large_string(kind):
         words = np.empty(len(column), dtype=object)
-        words[:] = [None if w is None else str(w) for w in column.to_pylist()]
+        words[:] = [None if w is None else str(w).strip() or None for w in column.to_pylist()]
         return words
     if types.is_null(kind):
         return np.full(len(column), np.nan)

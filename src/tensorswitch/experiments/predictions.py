@@ -141,10 +141,10 @@ class Predictions:
             Label, its probability and that of every class; or prediction and interval.
         """
         if self.class_names is None:
-            found: dict[str, Any] = {"prediction": [f"{v:.10g}" for v in self.labels]}
+            found: dict[str, Any] = {"prediction": [repr(float(v)) for v in self.labels]}
             for name, bound in (("low", self.low), ("high", self.high)):
                 if bound is not None:
-                    found[name] = [f"{v:.10g}" for v in bound]
+                    found[name] = [repr(float(v)) for v in bound]
             return found
         found = {"label": self.labels}
         if self.probabilities is not None:

@@ -14,6 +14,7 @@ from tensorswitch.data import (
     Table,
     TableEncoder,
     as_rows,
+    as_text,
     is_picture,
     is_table,
     labels_beside,
@@ -115,7 +116,8 @@ def read_rows(predictor: Predictor, data: str | Path, id_column: str | None = No
     assert isinstance(array, np.ndarray)
     if not len(array):
         raise DataError(f"{data} has no rows to predict")
-    if predictor.row_type and str(array.dtype) != predictor.row_type:
+    # Numbers of all types are alike; bytes are scaled as pixels.
+    if predictor.row_type and (array.dtype == np.uint8) != (predictor.row_type == "uint8"):
         raise DataError(
             f"{data} contains {array.dtype}, but the model was trained on {predictor.row_type}; "
             "use the same type, since bytes are scaled as pixels"
@@ -199,11 +201,11 @@ def _array_rows(predictor: Predictor, path: Path, name: str) -> NewRows:
 
 
 def _labelled_rows(path: Path, x: np.ndarray, y: np.ndarray | None) -> NewRows:
-    rows, truth = as_rows(path, x), None
+    rows, truth = as_rows(path, x, wide=True), None
     if y is not None:
         if y.size != len(rows):
             raise DataError(f"{path}: y has shape {y.shape}, expected one label per row of x")
-        labels = y.reshape(-1)
+        labels = as_text(path, y).reshape(-1)
         named = labels.dtype.kind in "fiu"
         truth = np.array([number_name(v) if named else str(v) for v in labels])
     return NewRows(rows, truth, None, "row", f"rows of {path}", [])
