@@ -435,3 +435,62 @@ def test_options_that_a_network_does_not_use_are_named(folder):
     arguments = ["--data", data, "--target", "sold", "--ignore", "price", "--kind", "ss"]
     printed = run("train", *arguments, "--width", "4", *given, "--out", "m").output
     assert "not used by ss mlp with adam: --momentum, --convolutions" in printed
+
+
+def test_labels_of_bytes_are_known_again(folder):
+    x = np.random.default_rng(0).normal(size=(80, 2))
+    np.savez("bytes.npz", x=x, y=np.where(x[:, 0] > 0, b"cat", b"dog"))
+    run("train", "--data", "bytes.npz", "--method", "rr", "--out", "net")
+    printed = run("evaluate", "net", "bytes.npz").output
+    assert "does not know" not in printed
+    assert "cat" in printed
+
+
+def test_predictions_have_all_their_digits(folder):
+    x = np.random.default_rng(0).normal(size=60)
+    data = write("ms.csv", ["x", "ms"], [[a, 1.7e12 + round(1e4 * a)] for a in x])
+    run("train", "--data", data, "--target", "ms", "--method", "rr", "--out", "net")
+    run("predict", "net", data, "--out", "found.csv")
+    found = read_table("found.csv").columns["prediction"]
+    assert np.abs(found - 1.7e12 - 1e4 * x).std() < 1e3
+
+
+def test_rows_of_a_report_have_their_numbers_or_names(folder):
+    x = np.random.default_rng(0).normal(size=60)
+    lines = [[f"k{i}", a, "" if i < 10 else 3 * a] for i, a in enumerate(x)]
+    data = write("gap.csv", ["key", "a", "y"], lines)
+    problem = load_problem(data, target="y", id_column="key")
+    assert [problem.row_name(i) for i in (0, 49)] == ["row k10", "row k59"]
+    problem = load_problem(data, target="y", ignore=["key"])
+    assert problem.row_name(0) == "row 10"
+    assert load_problem("digits").row_name(1300) == "test row 43"
+    run("compare", "--data", data, "--ignore", "key", *QUICK[:1], "rr")
+    rows = re.findall(
+        r"Row (\d+): said ([-\d.]+).*?right is ([-\d.]+)",
+        (folder / "compare-gap" / "report.html").read_text(),
+    )
+    assert rows
+    for row, _, right in rows:
+        assert float(right) == pytest.approx(3 * x[int(row)], rel=1e-2)
+
+
+def test_components_are_not_used_for_tables_and_commas_may_be_in_names(folder):
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    data = write("t.csv", ["Price, EUR", "b", "label"], [[*row, row[1] > 0] for row in x])
+    options = ["--data", data, "--ignore", "Price, EUR", "--methods", "rr", "--components", "1"]
+    printed = run("compare", *options).output
+    assert "--components is not used" in printed
+    assert "--ignore 'Price, EUR'" in printed.replace("\n", " ")
+    assert "components 1" not in (folder / "compare-t" / "report.html").read_text()
+    options = ["--data", data, "--method", "rr", "--components", "1", "--out", "net"]
+    assert "not used by rr: --components" in run("train", *options).output
+    (folder / "c.toml").write_text('ignore = "Price, EUR"\n')
+    run("train", "--config", "c.toml", "--data", data, "--method", "rr", "--out", "other")
+    assert [c.name for c in load_predictor("other").encoder.columns] == ["b"]
+
+
+def test_info_of_a_regression(folder):
+    houses(folder / "houses.csv")
+    printed = run("data", "info", "houses.csv", "--target", "price").output
+    assert "regression" in printed
+    assert re.search(r"price: .* to .*, median", printed)

@@ -1,4 +1,8 @@
-from tensorswitch._progress import DownloadBar, progress_bar, track
+from tensorswitch._progress import DownloadBar, clock, progress_bar, track
+
+
+def test_durations_in_words():
+    assert [clock(s) for s in (3, 89, 600, 7260)] == ["3 s", "89 s", "10 min", "2 h 01 min"]
 
 
 def test_items_pass_through_with_or_without_a_bar(capfd):

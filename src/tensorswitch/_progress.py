@@ -1,4 +1,4 @@
-"""Progress bars on standard error; rich is imported only if one is shown."""
+"""Progress bars on standard error, and durations in words; rich is imported only if needed."""
 
 from __future__ import annotations
 
@@ -61,6 +61,18 @@ class DownloadBar:
     def close(self) -> None:
         """Remove the bar."""
         self._bar.stop()
+
+
+def clock(seconds: float) -> str:
+    """Return a duration in words: seconds, minutes, or hours and minutes."""
+    minutes = round(seconds / 60)
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 90
+        else f"{minutes} min"
+        if minutes < 100
+        else f"{minutes // 60} h {minutes % 60:02d} min"
+    )
 
 
 def _bar() -> Progress:

@@ -16,8 +16,8 @@ from rich.console import Console
 
 from tensorswitch.experiments import Experiment, with_fingerprints
 from tensorswitch.experiments.grid import experiments_from_toml
-from tensorswitch.experiments.live import best_records, clock, counts, live_table, title
-from tensorswitch.experiments.records import RUNNING, Record, run_one
+from tensorswitch.experiments.live import counts, live_table
+from tensorswitch.experiments.records import RUNNING, Record, best_records, run_one
 from tensorswitch.experiments.sweeps import Sweep, sweep
 
 pytestmark = pytest.mark.xdist_group("sweeps")  # one worker, to share the fixtures
@@ -337,14 +337,13 @@ def test_the_live_table_shows_how_far_it_is(tmp_path):
     assert counts(state, 7200) == "1 done, 1 running, 1 to go, about 2 h 00 min left"
 
 
-def test_small_words():
-    assert [clock(s) for s in (3, 89, 600, 7260)] == ["3 s", "89 s", "10 min", "2 h 01 min"]
+def test_titles():
     assert (
-        title(Experiment(data="mnist", method="cnn-ss", depth=3, precision="bf16"))
+        Experiment(data="mnist", method="cnn-ss", depth=3, precision="bf16").title
         == "mnist, CNN SS, depth 1·1·1 + 3, seed 0, bf16"
     )
     assert (
-        title(Experiment(data="mnist", method="rr", components=32))
+        Experiment(data="mnist", method="rr", components=32).title
         == "mnist, MLP TS RR, 256 gates, PCA 32, seed 0"
     )
 

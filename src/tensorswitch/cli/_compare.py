@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from tensorswitch._files import make_folder
+from tensorswitch._progress import clock
 from tensorswitch.cli._app import (
     Components,
     Data,
@@ -32,6 +33,7 @@ from tensorswitch.cli._app import (
     say,
     stoppable,
 )
+from tensorswitch.data import Table as DataTable
 
 Depth = Annotated[int | None, typer.Option(help="Number of hidden layers.")]
 Width = Annotated[int | None, typer.Option(help="Units (gates) per layer.")]
@@ -86,6 +88,8 @@ def compare(
     say(describe_problem(problem))
     for note in problem.notes:
         say(f"  {note}")
+    if components and isinstance(problem.rows, DataTable):
+        say("  --components is not used: columns of tables are not projected")
     _say_what_is_done(records, folder)
     with stoppable(folder), _watching(records) as watch:
         result = run(problem, folder, methods=chosen, watch=watch, **given)
@@ -95,8 +99,8 @@ def compare(
     own = next((r for r in result.ranked if result.model_path(r).exists()), None)
     if own is not None and data != problem.name:
         same = {"--target": problem.target_name, "--id": id_column, "--task": task}
-        same["--ignore"] = ",".join(ignore or ())
         options = [word for name, value in same.items() if value for word in (name, value)]
+        options += [word for name in ignore or () for word in ("--ignore", name)]
         command = ["train", "--data", data, *options, "--method", own.method, "--out", "run"]
         say(f"Next: tensorswitch {shlex.join(command)}; tensorswitch predict run NEW_FILE")
     if result.failed:
@@ -145,18 +149,12 @@ def _watching(records: list[Any]) -> Iterator[Callable[[str, int, int, str], Non
             bars.update(tasks[method], total=known, completed=done, note=note)
             work[method] = done / total
             spent, share = time.monotonic() - start, sum(work.values()) / len(work)
-            rest = f"about {_clock(spent / share * (1 - share))} left" if share else ""
+            rest = f"about {clock(spent / share * (1 - share))} left" if share else ""
             bars.update(whole, completed=sum(work.values()), note="" if share >= 1 else rest)
             if finished:
                 bars.stop_task(tasks[method])
 
         yield watch
-
-
-def _clock(value: float) -> str:
-    from tensorswitch.experiments.live import clock
-
-    return clock(value)
 
 
 def _show(result: Any) -> None:

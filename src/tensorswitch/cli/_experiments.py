@@ -50,7 +50,7 @@ def sweep(
     """Run grids of experiments with one result file each; interrupted sweeps can be resumed."""
     from tensorswitch.experiments.experiment import METHODS, Experiment
     from tensorswitch.experiments.grid import experiments_from_toml
-    from tensorswitch.experiments.live import best_records
+    from tensorswitch.experiments.records import best_records
 
     experiments = experiments_from_toml(file)
     folder = folder or Path(file.stem)
@@ -133,11 +133,9 @@ def _toml_value(text: str) -> Any:
 
 def _report_failures(records: Any) -> None:
     """Print failed experiments, and exit with an error if there are any."""
-    from tensorswitch.experiments.live import title
-
     failed = [r for r in records if r.error is not None]
     for record in failed:
-        err.print(f"failed: {title(record.experiment)}: {record.error}", soft_wrap=True)
+        err.print(f"failed: {record.experiment.title}: {record.error}", soft_wrap=True)
     if failed:
         raise typer.Exit(1)
 

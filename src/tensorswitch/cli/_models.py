@@ -49,7 +49,7 @@ def _from_toml(context: typer.Context, path: Path | None) -> Path | None:
     if path is None:
         return None
     try:
-        settings = tomllib.loads(path.read_text())
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise typer.BadParameter(f"{path} does not exist") from None
     except RecursionError:
@@ -65,6 +65,8 @@ def _from_toml(context: typer.Context, path: Path | None) -> Path | None:
         raise typer.BadParameter(
             f"{path} has unknown settings {', '.join(unknown)}; expected some of {', '.join(names)}"
         )
+    if isinstance(settings.get("ignore"), str):
+        settings["ignore"] = [settings["ignore"]]
     context.default_map = {**(context.default_map or {}), **settings}
     return path
 
@@ -151,7 +153,9 @@ def train(
     say_notes = [f"  {note}" for note in problem.notes]
     if problem.task == "regression" or method not in KINDS:
         _check_given(context, method, problem.task)
-        used = settings_of(method) or shape  # nothing is known of a method that does not exist
+        used = [*(settings_of(method) or shape)]  # of an unknown method nothing is known
+        if is_table:
+            used = [name for name in used if name != "components"]
         say_notes += _unused(context, method, [n for n in shape if n not in (*used, "seed")])
         say("\n".join([describe_problem(problem), *say_notes]))
         _train_method(problem, folder, method, shape)

@@ -239,7 +239,7 @@ class Experiment:
             raise ValueError(str(error)) from None
         used = settings_of(experiment.method)
         if idle := [name for name in settings if name not in used]:
-            names = ", ".join(n for n in experiment.settings_names if n != "fingerprint")
+            names = ", ".join(n for n in used if n != "fingerprint")
             raise ValueError(
                 f"method {experiment.method} does not use {', '.join(idle)}; it takes {names}"
             )
@@ -277,6 +277,23 @@ class Experiment:
             json.dumps(settings, sort_keys=True).encode(), digest_size=6
         ).hexdigest()
         return f"{Path(self.data).stem}-{self.method}-{digest}"
+
+    @property
+    def title(self) -> str:
+        """Data, method and the main settings in words."""
+        words = [self.data, METHODS[self.method]]
+        if self.family in ("mlp", "cnn"):
+            blocks = "·".join(map(str, self.convolutions)) + " + " if self.family == "cnn" else ""
+            words.append(f"depth {blocks}{self.depth}")
+        if self.family == "rr":
+            words.append(f"{self.width} gates")
+        if self.family not in ("cnn", "conv-rr"):
+            words.append(f"PCA {self.components}" if self.components else "pixels")
+        if self.family != "svm":
+            words.append(f"seed {self.seed}")
+        if self.precision is not None and self.family in ("mlp", "cnn"):
+            words.append(self.precision)
+        return ", ".join(words)
 
 
 @dataclass

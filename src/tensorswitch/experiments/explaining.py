@@ -277,8 +277,8 @@ def _neighbours(
     places, share = model.nearest_rows(near, others, NEAREST)
     words = [
         [
-            f"row {train[p]} ({_name(problem, train[p])}, {100 * s:.0f} % of gates agree)"
-            for p, s in zip(row, shares, strict=True)
+            f"{problem.row_name(other)} ({_name(problem, other)}, {100 * s:.0f} % of gates agree)"
+            for other, s in zip(train[row], shares, strict=True)
         ]
         for row, shares in zip(places, share, strict=True)
     ]

@@ -6,6 +6,7 @@ import base64
 import importlib.util
 import io
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -115,7 +116,9 @@ def for_both_schemes(draw: Callable[[], Figure], alt: str) -> Markup:
 def _png(figure: Figure, dpi: int = 130) -> str:
     """Return a figure as the address of inline data."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi)
+    with warnings.catch_warnings():  # words in other scripts may have no glyphs
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(buffer, format="png", dpi=dpi)
     return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 

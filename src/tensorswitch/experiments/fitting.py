@@ -221,7 +221,9 @@ def _by_epochs(
         if criterion < best or kept is None:
             best, kept, fit.note = criterion, copy.deepcopy(model), f"epoch {epoch}"
         if watch is not None:
-            watch(epoch, setting.epochs, f"test error {100 * error:.2f} %")
+            fits = f"test R² {1 - error:.3f}"  # the error of a regression is 1 − R²
+            note = fits if setting.task == "regression" else f"test error {100 * error:.2f} %"
+            watch(epoch, setting.epochs, note)
     fit.predictor.model = kept
     fit.fit_seconds, fit.one_pass = seconds, fit.curve[0]["error"]
 
@@ -272,6 +274,9 @@ def _measure(fit: Fit, test: np.ndarray, truth: np.ndarray, one_pass: bool) -> N
         if probabilities is None and known:
             outputs = decisions(predictor.model, test)
             predictor.calibration = Calibration.fit(outputs, truth, np.ones(len(truth)))
+        elif probabilities is None:
+            missing = "no probabilities, as some classes are not among the test rows"
+            fit.note = f"{fit.note}; {missing}" if fit.note else missing
     fit.predict_seconds = time.perf_counter() - start
     if one_pass:
         fit.one_pass = fit.metrics["error"]

@@ -12,8 +12,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tensorswitch.experiments.experiment import METHODS, Experiment
-from tensorswitch.experiments.records import Record
+from tensorswitch._progress import clock
+from tensorswitch.experiments.experiment import METHODS
+from tensorswitch.experiments.records import best_records
 from tensorswitch.experiments.sweeps import Sweep
 from tensorswitch.history import percent
 
@@ -78,85 +79,6 @@ def counts(sweep: Sweep, seconds_left: float = math.nan) -> str:
     return ", ".join(parts)
 
 
-def title(experiment: Experiment) -> str:
-    """Return a short description of an experiment.
-
-    Parameters
-    ----------
-    experiment : Experiment
-        The experiment.
-
-    Returns
-    -------
-    str
-        Data, method and the main settings.
-    """
-    e = experiment
-    words = [e.data, METHODS[e.method]]
-    if e.family in ("mlp", "cnn"):
-        blocks = "·".join(map(str, e.convolutions)) + " + " if e.family == "cnn" else ""
-        words.append(f"depth {blocks}{e.depth}")
-    if e.family == "rr":
-        words.append(f"{e.width} gates")
-    if e.family not in ("cnn", "conv-rr"):
-        words.append(f"PCA {e.components}" if e.components else "pixels")
-    if e.family != "svm":
-        words.append(f"seed {e.seed}")
-    if e.precision is not None and e.family in ("mlp", "cnn"):
-        words.append(e.precision)
-    return ", ".join(words)
-
-
-def best_records(records: list[Record]) -> dict[tuple[str, str], Record]:
-    """Return the record of lowest validation error for every data set and method.
-
-    Parameters
-    ----------
-    records : list of Record
-        Records; those without a result are skipped.
-
-    Returns
-    -------
-    dict
-        Records by data set and method.
-    """
-    best: dict[tuple[str, str], tuple[float, Record]] = {}
-    for record in records:
-        if record.result is None:
-            continue
-        key, error = (
-            (record.experiment.data, record.experiment.method),
-            record.result.best_validation,
-        )
-        error = math.inf if math.isnan(error) else error
-        if key not in best or error < best[key][0]:
-            best[key] = (error, record)
-    return {key: record for key, (_, record) in best.items()}
-
-
-def clock(seconds: float) -> str:
-    """Return a duration in words.
-
-    Parameters
-    ----------
-    seconds : float
-        The duration.
-
-    Returns
-    -------
-    str
-        Seconds, minutes, or hours and minutes, such as "2 h 05 min".
-    """
-    minutes = round(seconds / 60)
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 90
-        else f"{minutes} min"
-        if minutes < 100
-        else f"{minutes // 60} h {minutes % 60:02d} min"
-    )
-
-
 def _picture(sweep: Sweep, elapsed: float, done_before: int) -> RenderableType:
     """Return the current state of the table."""
     records = sweep.records()
@@ -167,7 +89,7 @@ def _picture(sweep: Sweep, elapsed: float, done_before: int) -> RenderableType:
             f"{state['done']} of {state['total']}" if experiment.family in ("mlp", "cnn") else "–"
         )
         running.add_row(
-            title(experiment),
+            experiment.title,
             epoch,
             f"{state['note']} {clock(max(0.0, time.time() - state['since']))}".strip(),
         )

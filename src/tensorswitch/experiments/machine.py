@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime
-import os
 import platform
 from pathlib import Path
 from typing import Any
 
+import joblib
 import torch
 
 
@@ -33,7 +33,7 @@ def machine() -> dict[str, Any]:
     return {
         "machine": model,
         "threads": torch.get_num_threads(),
-        "cores": os.cpu_count(),
+        "cores": joblib.cpu_count(),
         **versions,
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
@@ -100,7 +101,8 @@ class Interval:
         rest = (1 - COVERED) / 2
         low = np.quantile(relative, rest, method="lower")
         high = np.quantile(relative, 1 - rest, method="higher")
-        return cls(float(low), float(high), deviations is not None)
+        # If all predictions are too high or too low, the interval still has the prediction in it.
+        return cls(min(float(low), 0.0), max(float(high), 0.0), deviations is not None)
 
 
 @dataclass
@@ -244,7 +246,7 @@ def predicted_numbers(predictor: Predictor, x: np.ndarray) -> tuple[np.ndarray, 
         Standard deviations, if the model has them and they fit into memory.
     """
     deviations = None
-    if "return_std" in type(predictor.model).predict.__code__.co_varnames:
+    if "return_std" in inspect.signature(predictor.model.predict).parameters:
         try:
             values, deviations = predictor.model.predict(x, return_std=True)
             deviations = np.maximum(deviations, 1e-12) * predictor.spread

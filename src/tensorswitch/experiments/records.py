@@ -25,7 +25,7 @@ from tensorswitch.experiments.machine import machine
 from tensorswitch.experiments.runner import Watch, run
 from tensorswitch.training import DivergedError
 
-__all__ = ["Record", "compact_records", "records_in", "run_one"]
+__all__ = ["Record", "best_records", "compact_records", "records_in", "run_one"]
 
 RUNNING, STATE = "running", "state.json"
 FILTER_UNITS = 16  # wider networks keep no filters, which make large files
@@ -228,6 +228,33 @@ def records_in(folder: Path) -> list[Record]:
         The records in the order of their file names.
     """
     return [Record.read(path) for path in sorted(folder.glob("*.json"))]
+
+
+def best_records(records: list[Record]) -> dict[tuple[str, str], Record]:
+    """Return the record of lowest validation error for every data set and method.
+
+    Parameters
+    ----------
+    records : list of Record
+        Records; those without a result are skipped.
+
+    Returns
+    -------
+    dict
+        Records by data set and method.
+    """
+    best: dict[tuple[str, str], tuple[float, Record]] = {}
+    for record in records:
+        if record.result is None:
+            continue
+        key, error = (
+            (record.experiment.data, record.experiment.method),
+            record.result.best_validation,
+        )
+        error = math.inf if math.isnan(error) else error
+        if key not in best or error < best[key][0]:
+            best[key] = (error, record)
+    return {key: record for key, (_, record) in best.items()}
 
 
 def compact_records(source: Path, target: Path) -> list[Path]:

@@ -176,7 +176,7 @@ def _explanations(
         "importance": for_both_schemes(picture, "mean contribution of each feature"),
         "examples": [
             {
-                "title": _title(example),
+                "title": _title(example, problem.row_name(example.row)),
                 "picture": _picture(comparison, predictor, example, names),
                 "neighbours": example.neighbours,
                 "correct": example.correct,
@@ -186,11 +186,12 @@ def _explanations(
     }
 
 
-def _title(example: Example) -> str:
+def _title(example: Example, name: str) -> str:
+    name = name[0].upper() + name[1:]
     sure = "" if example.sure is None else f" ({100 * example.sure:.0f} %)"
     if example.against is None and example.said == example.right:
-        return f"Row {example.row}: {example.said}{sure}, right"
-    return f"Row {example.row}: said {example.said}{sure}, right is {example.right}"
+        return f"{name}: {example.said}{sure}, right"
+    return f"{name}: said {example.said}{sure}, right is {example.right}"
 
 
 def _picture(

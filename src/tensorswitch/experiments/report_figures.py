@@ -258,13 +258,14 @@ def heat_maps(image: np.ndarray, maps: list[tuple[str, np.ndarray]]) -> Figure:
     image : ndarray of shape (channels, height, width)
         The image.
     maps : list of tuple of str and ndarray
-        Titles and contributions; red speaks for a class and blue against it.
+        Titles and contributions; blue is evidence for a class and orange against it.
 
     Returns
     -------
     Figure
         The figure.
     """
+    from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(1.7 * (1 + len(maps)), 1.95), layout="constrained")
@@ -275,8 +276,9 @@ def heat_maps(image: np.ndarray, maps: list[tuple[str, np.ndarray]]) -> Figure:
     first.set_title("image", fontsize=9)
     flat = [_flat(shares, image.shape) for _, shares in maps]
     bound = max(float(np.abs(shares).max()) for shares in flat) or 1.0
+    colours = LinearSegmentedColormap.from_list("shares", [ORANGE, "white", BLUE])
     for axes, (title, _), shares in zip(others, maps, flat, strict=True):
-        axes.imshow(shares, cmap="RdBu_r", vmin=-bound, vmax=bound)
+        axes.imshow(shares, cmap=colours, vmin=-bound, vmax=bound)
         axes.set_title(_label(title, 18), fontsize=9)
     for axes in (first, *others):
         axes.set_axis_off()

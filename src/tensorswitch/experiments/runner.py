@@ -13,8 +13,9 @@ import numpy as np
 import torch
 
 from tensorswitch import estimators
+from tensorswitch._random import seeded
 from tensorswitch.data import NAMES, Dataset, Split, load
-from tensorswitch.data.dataset import VALIDATION
+from tensorswitch.data.dataset import validation_split
 from tensorswitch.estimators import TSKernelRidgeClassifier, TSKernelSVC, kernel_svc_grid
 from tensorswitch.experiments.experiment import SGD, Experiment, Result
 from tensorswitch.experiments.filters import first_filters, first_weight
@@ -157,7 +158,8 @@ def _network(
     filters: bool,
 ) -> Result:
     """Train and test a network."""
-    network = _build(experiment, split, classes)
+    with seeded(experiment.seed):
+        network = _build(experiment, split, classes)
     sgd = {name: getattr(experiment, name) for name in SGD}
     learner = Learner(network, device=device, **sgd)
 
@@ -194,7 +196,6 @@ def _network(
 
 def _build(experiment: Experiment, split: Split, classes: int) -> Network:
     """Build the network of an experiment."""
-    torch.manual_seed(experiment.seed)
     shape: dict[str, Any] = {
         "kind": experiment.kind,
         "depth": experiment.depth,
@@ -316,16 +317,14 @@ def _convolution(experiment: Experiment, data: Dataset) -> Result:
         raise ValueError(f"conv-rr needs images, but {data.name} has rows of features")
     # The split of the protocol, without its preprocessing.
     images = data.train_images.transpose(0, 2, 3, 1)
-    order = np.random.default_rng(0).permutation(len(images))
-    held = VALIDATION if len(images) >= 5 * VALIDATION else len(images) // 5
-    train, validation = order[: len(images) - held], order[len(images) - held :]
+    train, validation = validation_split(len(images))
     start = time.perf_counter()
     model = estimators.TSConvRidgeClassifier(random_state=experiment.seed)
     model.fit(images[train], data.train_labels[train])
     seconds = time.perf_counter() - start
     test = _error(model.predict(data.test_images.transpose(0, 2, 3, 1)), data.test_labels)
     other = math.nan
-    if held:
+    if len(validation):
         other = _error(model.predict(images[validation]), data.train_labels[validation])
     return Result(1, seconds, test, other, test, other)
 
@@ -347,10 +346,9 @@ def untrained(experiment: Experiment, features: int, classes: int) -> np.ndarray
     ndarray of shape (width, features)
         The weights before training.
     """
-    torch.manual_seed(experiment.seed)
-    network = mlp(
-        features, classes, kind=experiment.kind, depth=experiment.depth, width=experiment.width
-    )
+    shape: dict[str, Any] = {"depth": experiment.depth, "width": experiment.width}
+    with seeded(experiment.seed):
+        network = mlp(features, classes, kind=experiment.kind, **shape)
     weight = first_weight(network)
     assert weight is not None
     return weight.detach().numpy()

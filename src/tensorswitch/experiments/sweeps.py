@@ -194,7 +194,7 @@ def sweep(
                     partial(
                         _on_processes,
                         folder=folder,
-                        jobs=jobs or os.cpu_count() or 1,
+                        jobs=jobs or joblib.cpu_count(),
                         device=device,
                     ),
                 )
@@ -230,7 +230,7 @@ def _alone(state: Sweep, experiment: Experiment, run: Run) -> None:
 
 def _on_processes(experiments: list[Experiment], folder: Path, jobs: int, device: str) -> None:
     """Run experiments on local processes, each with its share of the cores."""
-    threads = max(1, (os.cpu_count() or 1) // min(jobs, len(experiments)))
+    threads = max(1, joblib.cpu_count() // min(jobs, len(experiments)))
     task = partial(_in_child, folder=folder, device=device, parent=os.getpid())
     if jobs > 1 and len(experiments) == 1:  # joblib would run it in this process, which may die
         with loky.ProcessPoolExecutor(1, env={"OMP_NUM_THREADS": str(threads)}) as executor:

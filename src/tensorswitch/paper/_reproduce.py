@@ -14,7 +14,6 @@ from rich.table import Table
 from tensorswitch._files import make_folder
 from tensorswitch.experiments.experiment import Experiment
 from tensorswitch.experiments.figures import MISSING, can_draw, save_figure
-from tensorswitch.experiments.live import title
 from tensorswitch.experiments.records import Record, records_in
 from tensorswitch.experiments.sweeps import Sweep, sweep
 from tensorswitch.paper import figure2, figure4, figure5, rendering, table1
@@ -183,7 +182,7 @@ def left_out(plan: Plan, records: Sequence[Record]) -> list[str]:
     count = len(plan.experiments)
     missing = count - len(records)
     failed = [
-        f"{title(r.experiment)}, which failed: {r.error}" for r in records if r.error is not None
+        f"{r.experiment.title}, which failed: {r.error}" for r in records if r.error is not None
     ]
     undone = [f"{missing} of {count} experiments, which have not been run"] if missing else []
     return [*plan.left_out, *undone, *failed]

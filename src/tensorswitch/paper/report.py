@@ -9,7 +9,6 @@ from pathlib import Path
 
 from tensorswitch.experiments.experiment import Experiment
 from tensorswitch.experiments.figures import MISSING, can_draw, embedded
-from tensorswitch.experiments.live import title
 from tensorswitch.experiments.machine import describe
 from tensorswitch.experiments.pages import FigurePart, write_page
 from tensorswitch.experiments.records import Record
@@ -100,7 +99,7 @@ def _run(record: Record) -> dict[str, object]:
         epoch = str(result.best_epoch or "–")
         cells = [percent(result.one_pass), percent(result.best), epoch, f"{result.seconds:.1f}"]
     return {
-        "title": title(record.experiment),
+        "title": record.experiment.title,
         "error": record.error,
         "cells": [*cells, str(record.made.get("date", ""))[:10]],
         "command": command(record.experiment),
