@@ -43,7 +43,7 @@ results: $(READY)
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache dist docs/_build docs/api docs/gallery
 
-# torch comes first and pinned: without the pin pip takes the newest build with gigabytes of GPU packages.
+# torch comes first and pinned, so that set-up takes the build that the tests know and no newer one.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'tensorswitch needs Python 3.11 or newer; set PYTHON=/path/to/python3.11')"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

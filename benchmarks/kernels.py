@@ -3,7 +3,7 @@
     python -m benchmarks.kernels [--neural-tangents PYTHON]
 
 k(X, X) of depth 3 on 6,000 rows, float32, two threads. ``--neural-tangents`` is the interpreter of
-an environment with neural-tangents, created for example by
+an environment with neural-tangents, whose kernel is that of ReLU layers (SS). Create it by
 
     python -m venv /tmp/nt
     /tmp/nt/bin/pip install 'jax[cpu]==0.4.30' 'neural-tangents==0.6.5' 'scipy<1.13' 'numpy<2'

@@ -80,8 +80,8 @@ print(done.stdout)
 # How much is sent
 # ----------------
 # A worker sends two halves of symmetric matrices, of all rows and of those that are left out to
-# choose the penalty, however many rows it has seen. Beyond the crossing point sums are smaller than
-# the images that they stand for.
+# choose the penalty, however many rows it has seen. Left of the crossing points sums are smaller
+# than the images that they stand for.
 
 features = 2 ** np.arange(10, 16)
 figure, axes = plt.subplots(figsize=(7, 3.2))

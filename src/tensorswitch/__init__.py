@@ -44,7 +44,7 @@ __all__ = [
     "switched_linear",
     "switches",
 ]
-# Imported when they are first used, as they need scikit-learn or take their time.
+# Imported when they are first used, as they need scikit-learn or are slow to import.
 _LAZY = (
     "data",
     "estimators",
