@@ -16,6 +16,7 @@ LAYERS = [
     "_checks",
     "_memory",
     "_threads",
+    "_random",
     "_files",
     "_progress",
     "_sparse",

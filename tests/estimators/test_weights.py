@@ -61,7 +61,7 @@ def test_copies_of_a_row_do_not_make_probabilities_certain():
 def test_probabilities_of_an_earlier_fit_are_not_kept():
     X, y = noisy()
     model = TSKernelSVC(probability=True).fit(X, y).set_params(probability=False).fit(X, y)
-    with pytest.raises(ValueError, match="not fitted"):
+    with pytest.raises(ValueError, match="fitted with probability=False"):
         model.set_params(probability=True).predict_proba(X)
 
 
