@@ -326,7 +326,7 @@ def as_rows(path: Path, x: np.ndarray, wide: bool | None = None) -> np.ndarray:
     narrow = x.astype(np.float32)
     if x.ndim != 2 or wide is False or x.dtype in (np.float16, np.float32):
         return narrow
-    exact = x.astype(np.float64)
+    exact = x.astype(np.float64, copy=False)
     return exact if wide or _is_lost(exact, narrow) else narrow
 
 
