@@ -64,7 +64,7 @@ def data_info(
         say(f"  {note}")
     if content is None:
         least, middle, most = np.quantile(problem.target, [0, 0.5, 1])
-        say(f"{problem.target_name}: {least:g} to {most:g}, median {middle:g}")
+        say(f"{problem.target_name}: {least:.10g} to {most:.10g}, median {middle:.10g}")
         return
     table = Table("class", "training", "test")
     for i, label in enumerate(content.class_names):
