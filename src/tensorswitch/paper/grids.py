@@ -22,7 +22,7 @@ __all__ = ["SCALES", "Plan", "plan"]
 SCALES = ("smoke", "small", "full")
 COMPONENTS, DEPTHS, MLPS = (32, 64, 128, 256), (1, 2, 3), ("ss", "ts-lrc", "ts-ibp-lrc")
 DIGITS: dict[str, Any] = {"data": "digits", "lr": 1e-2, "batch_size": 32}
-# Depth and C. The depth is the paper's best; benchmarks/svm.py chose C on 20,000 rows but for MNIST.
+# Depth and C. The depth is the paper's best; benchmarks/svm.py chose C on 20,000 rows (MNIST: 10).
 SVMS = {
     ("mnist", "svm-ss"): (5, 10.0),
     ("mnist", "svm-ts"): (3, 10.0),
