@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+LARGEST_SQUARED = 1e150  # squares of larger numbers, and sums of them, overflow
+
 
 def check_shape(name: str, tensor: Tensor, expected: Sequence[int | None], axes: str) -> None:
     """Raise unless ``tensor`` has the expected sizes, None for any, on ``axes`` "(rows, gates)"."""

@@ -231,8 +231,11 @@ def test_a_network_learns_on_if_the_held_out_targets_are_constant(tmp_path):
     x, target = rng.normal(size=120), np.zeros(120)
     target[:5] = 3 + x[:5]  # mostly zero
     problem = Problem("rare", Table("rare", {"x": x}), target, None, "y")
-    result = compare(problem, tmp_path, methods=["ss"], epochs=5, width=8)
+    notes = []
+    options = {"methods": ["ss"], "epochs": 5, "width": 8}
+    result = compare(problem, tmp_path, watch=lambda *said: notes.append(said[-1]), **options)
     assert any(fold.note != "epoch 1" for fold in result.records[0].results)
+    assert any(note.startswith("test R² ") for note in notes)
 
 
 def test_a_machine_learns_a_class_of_one_row_and_names_its_sample(tmp_path, monkeypatch):

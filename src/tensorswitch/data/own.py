@@ -323,15 +323,15 @@ def as_rows(path: Path, x: np.ndarray, wide: bool | None = None) -> np.ndarray:
         raise DataError(f"{path}: rows of shape {x.shape[1:]} are neither features nor images")
     if x.dtype == np.uint8:
         return x
-    narrow = x.astype(np.float32)
-    if x.ndim != 2 or wide is False or x.dtype in (np.float16, np.float32):
-        return narrow
-    exact = x.astype(np.float64, copy=False)
-    return exact if wide or _is_lost(exact, narrow) else narrow
+    if x.ndim == 2 and x.dtype not in (np.float16, np.float32):
+        exact = x.astype(np.float64, copy=False)
+        if _loses_digits(exact) if wide is None else wide:
+            return exact
+    return x.astype(np.float32)
 
 
-def _is_lost(exact: np.ndarray, narrow: np.ndarray) -> bool:
+def _loses_digits(x: np.ndarray) -> bool:
     """Return whether rounding to float32 changes a feature by more than a trace of its spread."""
     with np.errstate(over="ignore", invalid="ignore"):
-        rounding, spread = np.abs(exact - narrow).max(0, initial=0.0), exact.std(0)
+        rounding, spread = np.abs(x - x.astype(np.float32)).max(0, initial=0.0), x.std(0)
         return bool(((rounding > LOST * spread) & (spread > 0)).any())

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorswitch._checks import LARGEST_SQUARED
 from tensorswitch.data._csv import COMPRESSED, read_csv
 from tensorswitch.data._text import FORMATS, best_conversion, converted
 from tensorswitch.data.readers import DataError, reading
@@ -19,7 +20,6 @@ from tensorswitch.data.readers import DataError, reading
 __all__ = ["Table", "is_table", "read_table"]
 
 TEXT = (".csv", ".tsv", ".txt")
-LARGEST = 1e150  # larger numbers cannot be squared
 ARROW = (".parquet", ".arrow", ".feather")
 
 
@@ -201,7 +201,7 @@ def read_table(path: str | Path, kinds: dict[str, str] | None = None) -> Table:
         if column.dtype.kind != "f":
             continue
         # Values such as 1.8e308 stand for missing ones, and their squares overflow.
-        beyond = np.abs(column) > LARGEST
+        beyond = np.abs(column) > LARGEST_SQUARED
         if count := int(beyond.sum()):
             column[beyond] = np.nan
             what = "infinite or beyond 1e150"

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from tensorswitch._checks import LARGEST_SQUARED
 from tensorswitch._sparse import dense_rows
 
 TABLES_HINT = (
@@ -15,7 +16,6 @@ TABLES_HINT = (
 )
 COPIES = 3  # of dense rows that a fit holds
 NEGLIGIBLE = 1e-12  # of the largest weight
-LARGEST = 1e150
 TOO_LARGE = "numbers beyond 1e150 cannot be squared; divide them by a common factor"
 
 
@@ -48,7 +48,7 @@ def rows_of_numbers(estimator: Any, X: Any, y: Any = "no_validation", **options:
 
 def check_squares(numbers: np.ndarray) -> None:
     """Raise if squares of the numbers, which variances and kernels sum, would overflow."""
-    if numbers.dtype == np.float64 and np.abs(numbers).max(initial=0.0) > LARGEST:
+    if numbers.dtype == np.float64 and np.abs(numbers).max(initial=0.0) > LARGEST_SQUARED:
         raise ValueError(TOO_LARGE)
 
 
