@@ -55,6 +55,8 @@ _LAZY = (
     "kernel_ridge",
     "models",
     "paper",
+    "persistence",
+    "preprocessing",
     "teach",
     "training",
 )

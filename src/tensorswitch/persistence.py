@@ -1,0 +1,333 @@
+"""One versioned format for everything that is saved.
+
+    file = safetensors(arrays) + JSON {format, version, kind, state, notes}
+
+A class that can be saved has a stable *kind* (:func:`saved_as`), and says what it consists of:
+``state()`` returns a dictionary of arrays, plain values and other parts, and ``from_state`` makes
+the object again. Neither module paths nor attributes are written, so that code can be rearranged
+without changing files. Nothing is unpickled: a file from a stranger cannot run code.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tensorswitch._files import replacing
+
+__all__ = ["Saveable", "load", "load_with_notes", "save", "saved_as"]
+
+FORMAT, VERSION = "tensorswitch", 1
+# Imported in this order when a file holds a kind that is not known yet.
+HOMES = ("switches", "preprocessing", "linear", "features", "models", "training")
+HOMES = (*HOMES, "kernel_ridge", "estimators", "tables")
+DAMAGES = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, MemoryError)
+
+
+@runtime_checkable
+class Saveable(Protocol):
+    """An object that can be saved: its class is registered with :func:`saved_as`.
+
+    Examples
+    --------
+    >>> from tensorswitch.persistence import Saveable
+    >>> isinstance(3, Saveable)
+    False
+    """
+
+    def state(self) -> dict[str, Any]:
+        """Return what the object consists of.
+
+        Returns
+        -------
+        dict
+            Arrays, tensors, plain values, lists, dictionaries and further saveable objects.
+        """
+        ...
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Make the object again.
+
+        Parameters
+        ----------
+        state : dict
+            What :meth:`state` returned.
+
+        Returns
+        -------
+        Saveable
+            The object.
+        """
+        ...
+
+
+_kinds: dict[str, type[Saveable]] = {}
+Class = TypeVar("Class", bound=type)
+
+
+def saved_as(kind: str) -> Callable[[Class], Class]:
+    """Register a class under the name that files know it by.
+
+    Parameters
+    ----------
+    kind : str
+        A name that never changes, such as "ridge-classifier".
+
+    Returns
+    -------
+    callable
+        A class decorator.
+
+    Examples
+    --------
+    >>> from tensorswitch.persistence import saved_as
+    >>> @saved_as("doctest-point")
+    ... class Point:
+    ...     def __init__(self, x):
+    ...         self.x = x
+    ...
+    ...     def state(self):
+    ...         return {"x": self.x}
+    ...
+    ...     @classmethod
+    ...     def from_state(cls, state):
+    ...         return cls(**state)
+    """
+
+    def register(cls: Class) -> Class:
+        cls.saved_kind = kind  # type: ignore[attr-defined]
+        _kinds[kind] = cls
+        return cls
+
+    return register
+
+
+def save(value: Saveable, path: str | Path, **notes: Any) -> None:
+    """Write an object to a safetensors file, atomically.
+
+    Parameters
+    ----------
+    value : Saveable
+        What to save.
+    path : str or Path
+        The file. An existing one is replaced only when the new one is complete.
+    **notes : Any
+        What to store beside it: plain values, arrays and saveable objects.
+
+    Raises
+    ------
+    TypeError
+        If a part of it cannot be saved. The message names the part.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import torch
+    >>> from tensorswitch.models import mlp
+    >>> from tensorswitch.persistence import load, save
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(mlp(4, 2, depth=1, width=3), f"{folder}/network.safetensors")
+    ...     network = load(f"{folder}/network.safetensors")
+    >>> network(torch.zeros(1, 4)).shape
+    torch.Size([1, 2])
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    content, tensors = encode({"value": value, "notes": notes})
+    header = {"format": FORMAT, "version": VERSION, **dict(content["dict"])}
+    with replacing(path) as partial:
+        try:
+            save_file(tensors, partial, {"tensorswitch": json.dumps(header)})
+        except SafetensorError as error:  # a full disk, for example
+            raise OSError(f"{path} could not be written: {error}") from error
+
+
+def load(path: str | Path, expected: type | None = None) -> Any:
+    """Read an object that :func:`save` wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    expected : type, optional
+        The class that the file must hold, or a base of it.
+
+    Returns
+    -------
+    object
+        The object.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If the file is damaged, of another version or holds something else.
+    """
+    return _load(path, expected, False)[0]
+
+
+def load_with_notes(path: str | Path, expected: type | None = None) -> tuple[Any, dict[str, Any]]:
+    """Read an object and the notes that were stored beside it.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    expected : type, optional
+        The class that the file must hold, or a base of it.
+
+    Returns
+    -------
+    value : object
+        The object.
+    notes : dict
+        The notes.
+    """
+    return _load(path, expected, True)
+
+
+def _load(
+    path: str | Path, expected: type | None, with_notes: bool
+) -> tuple[Any, dict[str, Any]]:
+    tensors, header = _read(path)
+    version = header.get("version")
+    if version != VERSION:
+        raise ValueError(
+            f"{path} has format version {version!r}, but this installation reads {VERSION}"
+        )
+    try:
+        value = decode(header["value"], tensors)
+        if expected is not None and not isinstance(value, expected):
+            raise ValueError(f"it holds {_described(value)}, expected {expected.__name__}")
+        return value, decode(header["notes"], tensors) if with_notes else {}
+    except RecursionError as error:
+        raise ValueError(f"the header of {path} is nested too deeply") from error
+    except DAMAGES as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else error
+        raise ValueError(f"{path} cannot be read: {reason}") from error
+
+
+def _read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the tensors and the header of a file in this format."""
+    from safetensors import SafetensorError, safe_open
+
+    if not Path(path).is_file():
+        reason = "is not a file" if Path(path).exists() else "does not exist"
+        raise FileNotFoundError(f"{path} {reason}")
+    try:
+        with safe_open(path, "pt") as file:
+            header = json.loads((file.metadata() or {}).get("tensorswitch", "{}"))
+            if not isinstance(header, dict) or header.get("format") != FORMAT:
+                raise ValueError(f"{path} was not written by tensorswitch.persistence.save")
+            return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118
+    except RecursionError as error:
+        raise ValueError(f"the header of {path} is nested too deeply") from error
+    except (SafetensorError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is damaged or not a safetensors file: {error}") from error
+
+
+def encode(value: Any) -> tuple[Any, dict[str, Tensor]]:
+    """Return a value as JSON, and the tensors that the JSON refers to by name."""
+    tensors: dict[str, Tensor] = {}
+    return _encode(value, "", tensors), tensors
+
+
+def _encode(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, range):
+        value = list(value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": repr(value)}
+    if isinstance(value, np.random.RandomState | np.random.Generator):
+        return None  # its state has advanced, so it is no longer the seed
+    if isinstance(value, torch.dtype):
+        return {"dtype": str(value).removeprefix("torch.")}
+    if isinstance(value, Tensor):
+        tensors[place] = value.detach().cpu().contiguous().clone()
+        return {"tensor": place}
+    if isinstance(value, np.ndarray):
+        return _encode_array(value, place, tensors)
+    dot = f"{place}." if place else ""
+    if isinstance(value, dict):
+        named = ((k.item() if isinstance(k, np.generic) else k, v) for k, v in value.items())
+        return {"dict": [[k, _encode(v, f"{dot}{k}", tensors)] for k, v in named]}
+    if isinstance(value, list) or type(value) is tuple:
+        items = [_encode(v, f"{dot}{i}", tensors) for i, v in enumerate(value)]
+        return items if isinstance(value, list) else {"tuple": items}
+    kind = getattr(type(value), "saved_kind", None)
+    if _kinds.get(kind or "") is not type(value):
+        raise TypeError(f"{place or 'the object'} is {_described(value)}, which cannot be saved")
+    state = {k: _encode(v, f"{dot}{k}", tensors) for k, v in value.state().items()}
+    return {"kind": kind, "state": state}
+
+
+def _encode_array(value: np.ndarray, place: str, tensors: dict[str, Tensor]) -> Any:
+    if value.dtype.kind in "OUS":
+        words = [_encode(v, f"{place}.{i}", tensors) for i, v in enumerate(value.ravel())]
+        return {"words": words, "type": value.dtype.str, "shape": list(value.shape)}
+    tensors[place] = torch.from_numpy(np.ascontiguousarray(value).copy())
+    return {"array": place}
+
+
+def decode(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """Return what :func:`encode` was given."""
+    if isinstance(value, list):
+        return [decode(v, tensors) for v in value]
+    if not isinstance(value, dict):
+        return value
+    if "float" in value:
+        return float(value["float"])
+    if "dtype" in value:
+        found = getattr(torch, value["dtype"])
+        if not isinstance(found, torch.dtype):
+            raise ValueError(f"{value['dtype']} is not a torch dtype")
+        return found
+    if "tensor" in value:
+        return tensors[value["tensor"]]
+    if "array" in value:
+        return tensors[value["array"]].numpy()
+    if "words" in value:
+        words = np.empty(len(value["words"]), dtype=object)
+        words[:] = [decode(v, tensors) for v in value["words"]]
+        # As long as the words are, whatever length the file claims.
+        as_text = np.dtype(value["type"]).kind != "O"
+        return (words.astype(str) if as_text else words).reshape(value["shape"])
+    if "dict" in value:
+        return {k: decode(v, tensors) for k, v in value["dict"]}
+    if "tuple" in value:
+        return tuple(decode(v, tensors) for v in value["tuple"])
+    return _class_of(value["kind"]).from_state(
+        {k: decode(v, tensors) for k, v in value["state"].items()}
+    )
+
+
+def _class_of(kind: str) -> type[Saveable]:
+    """Return the class of a kind, importing the packages that may register it."""
+    for home in HOMES:
+        if kind in _kinds:
+            break
+        with suppress(ImportError):  # of a part whose optional requirements are missing
+            import_module(f"tensorswitch.{home}")
+    if kind not in _kinds:
+        raise ValueError(f"it holds an object of the unknown kind {kind!r}")
+    return _kinds[kind]
+
+
+def _described(value: Any) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
