@@ -107,7 +107,7 @@ def test_other_formats_are_refused(tmp_path):
 def test_unknown_kinds_are_refused(tmp_path):
     save(Part(), tmp_path / "part")
     rewritten(tmp_path / "part", lambda header: header["value"].update(kind="future"))
-    with pytest.raises(ValueError, match="cannot be read: it holds .* unknown kind 'future'"):
+    with pytest.raises(ValueError, match=r"cannot be read: it holds .* unknown kind 'future'"):
         load(tmp_path / "part")
 
 

@@ -28,8 +28,7 @@ __all__ = ["Saveable", "load", "load_with_notes", "save", "saved_as"]
 
 FORMAT, VERSION = "tensorswitch", 1
 # Imported in this order when a file holds a kind that is not known yet.
-HOMES = ("switches", "preprocessing", "linear", "features", "models", "training")
-HOMES = (*HOMES, "kernel_ridge", "estimators", "tables")
+HOMES = "switches preprocessing linear features models training kernel_ridge estimators tables"
 DAMAGES = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, MemoryError)
 
 
@@ -132,14 +131,16 @@ def save(value: Saveable, path: str | Path, **notes: Any) -> None:
     Examples
     --------
     >>> import tempfile
-    >>> import torch
-    >>> from tensorswitch.models import mlp
+    >>> import numpy as np
     >>> from tensorswitch.persistence import load, save
+    >>> from tensorswitch.preprocessing import Scaling
+    >>> x = np.array([[1.0], [3.0]])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save(mlp(4, 2, depth=1, width=3), f"{folder}/network.safetensors")
-    ...     network = load(f"{folder}/network.safetensors")
-    >>> network(torch.zeros(1, 4)).shape
-    torch.Size([1, 2])
+    ...     save(Scaling.fit(x), f"{folder}/scaling.safetensors")
+    ...     scaling = load(f"{folder}/scaling.safetensors")
+    >>> scaling(x)
+    array([[-1.],
+           [ 1.]])
     """
     from safetensors import SafetensorError
     from safetensors.torch import save_file
@@ -198,9 +199,7 @@ def load_with_notes(path: str | Path, expected: type | None = None) -> tuple[Any
     return _load(path, expected, True)
 
 
-def _load(
-    path: str | Path, expected: type | None, with_notes: bool
-) -> tuple[Any, dict[str, Any]]:
+def _load(path: str | Path, expected: type | None, with_notes: bool) -> tuple[Any, dict[str, Any]]:
     tensors, header = _read(path)
     version = header.get("version")
     if version != VERSION:
@@ -318,7 +317,7 @@ def decode(value: Any, tensors: dict[str, Tensor]) -> Any:
 
 def _class_of(kind: str) -> type[Saveable]:
     """Return the class of a kind, importing the packages that may register it."""
-    for home in HOMES:
+    for home in HOMES.split():
         if kind in _kinds:
             break
         with suppress(ImportError):  # of a part whose optional requirements are missing

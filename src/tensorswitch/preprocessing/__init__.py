@@ -1,0 +1,14 @@
+"""Scaling of columns and principal components: fitted once, and the same everywhere.
+
+    x ↦ ((x − centre) · factor − mean) B
+
+Rows may be dense or sparse and weighted; what is fitted does not depend on their order, and a
+weight of two is a repeated row.
+"""
+
+from tensorswitch.preprocessing._columns import ColumnMap
+from tensorswitch.preprocessing._components import PrincipalComponents
+from tensorswitch.preprocessing._moments import column_moments, dense_blocks
+from tensorswitch.preprocessing._scaling import Scaling
+
+__all__ = ["ColumnMap", "PrincipalComponents", "Scaling", "column_moments", "dense_blocks"]
