@@ -15,6 +15,10 @@ CHECKS = {"GL08", "SS01", "PR01", "PR02", "PR04", "PR07"}
 HIDDEN = ("tensorswitch.__main__",)
 
 
+def ours(item):
+    return item.__module__.startswith("tensorswitch")
+
+
 def public():
     """Qualified names of what the modules without an underscore export."""
     names = {}
@@ -26,12 +30,14 @@ def public():
             item = getattr(module, name)
             if not (inspect.isclass(item) or inspect.isfunction(item)):
                 continue
-            if not item.__module__.startswith("tensorswitch"):
+            if not ours(item):
                 continue
             names[f"{item.__module__}.{item.__qualname__}"] = item
             if inspect.isclass(item):
+                above = [vars(base) for base in item.__mro__[1:] if ours(base)]
                 for member, value in vars(item).items():
-                    if inspect.isfunction(value) and not member.startswith("_"):
+                    overrides = any(member in inherited for inherited in above)
+                    if inspect.isfunction(value) and not member.startswith("_") and not overrides:
                         names[f"{item.__module__}.{item.__qualname__}.{member}"] = value
     return sorted(names)
 

@@ -53,6 +53,7 @@ _LAZY = (
     "features",
     "history",
     "kernel_ridge",
+    "linear",
     "models",
     "paper",
     "persistence",

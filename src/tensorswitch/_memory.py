@@ -122,6 +122,13 @@ def check_memory(needed: float, what: str, advice: str = "") -> None:
         )
 
 
+def memory_budget(memory_gb: float | None = None) -> float:
+    """Return the bytes that may be used: what the user allows, or seven tenths of what is free."""
+    if memory_gb is not None and not memory_gb > 0:
+        raise ValueError(f"memory_gb must be above 0, got {memory_gb!r}")
+    return 0.7 * available_memory() if memory_gb is None else memory_gb * 2**30
+
+
 def available_memory() -> float:
     """Return how many bytes can be allocated now, on the machine or in its container."""
     available = math.inf

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from tensorswitch._files import replacing
 
-__all__ = ["Saveable", "load", "load_with_notes", "save", "saved_as"]
+__all__ = ["load", "load_with_notes", "save", "saved_as"]
 
 FORMAT, VERSION = "tensorswitch", 1
 # Imported in this order when a file holds a kind that is not known yet.
@@ -34,39 +34,15 @@ DAMAGES = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, Mem
 
 @runtime_checkable
 class Saveable(Protocol):
-    """An object that can be saved: its class is registered with :func:`saved_as`.
-
-    Examples
-    --------
-    >>> from tensorswitch.persistence import Saveable
-    >>> isinstance(3, Saveable)
-    False
-    """
+    """An object that can be saved: its class is registered with :func:`saved_as`."""
 
     def state(self) -> dict[str, Any]:
-        """Return what the object consists of.
-
-        Returns
-        -------
-        dict
-            Arrays, tensors, plain values, lists, dictionaries and further saveable objects.
-        """
+        """Return what the object consists of."""
         ...
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        """Make the object again.
-
-        Parameters
-        ----------
-        state : dict
-            What :meth:`state` returned.
-
-        Returns
-        -------
-        Saveable
-            The object.
-        """
+        """Make the object again."""
         ...
 
 

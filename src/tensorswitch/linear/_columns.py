@@ -1,0 +1,118 @@
+"""Columns that are given: ``z = x``, by plain products."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+from torch import Tensor
+
+from tensorswitch._checks import check_positive
+from tensorswitch.linear._cholesky import SymmetricPanels, vector_length
+from tensorswitch.linear._representation import Representation, RowsOf
+from tensorswitch.linear._rows import row_hashes
+from tensorswitch.persistence import saved_as
+from tensorswitch.switches import Routes
+
+CACHE_BYTES = 1 << 24  # of rows in single precision at a time, so that they stay in the cache
+
+
+@saved_as("columns")
+class Columns(Representation):
+    """Features that others have computed: embeddings, random kernels, patch features.
+
+        z = x,        z · z' = x · x'
+
+    Only half of the symmetric sums is computed and stored, in panels small enough for the 32-bit
+    indices of LAPACK.
+
+    Parameters
+    ----------
+    features : int
+        Number of columns.
+
+    Examples
+    --------
+    >>> from tensorswitch.linear import Columns
+    >>> columns = Columns(16_384)
+    >>> round(columns.gram_shape[0] * 4 / 2**30, 2)  # gigabytes of sums in float32
+    0.53
+    """
+
+    def __init__(self, features: int) -> None:
+        check_positive(features=features)
+        self.shape, self.in_features = (int(features),), int(features)
+
+    def rows(self, x: Tensor, routes: Tensor | Routes | None = None) -> RowsOf:
+        """Return the rows, which have no gates."""
+        if routes is not None:
+            raise TypeError("columns that are given have no routes")
+        return RowsOf(x)
+
+    def gram(self, rows: RowsOf, other: RowsOf | None = None) -> Tensor:
+        """Return ``X Yᵀ``."""
+        return rows.x @ (rows if other is None else other).x.t()
+
+    def accumulate(
+        self, gram: Tensor, cross: Tensor, rows: RowsOf, targets: Tensor, sign: int = 1
+    ) -> None:
+        """Add ``XᵀX`` and ``XᵀT`` in the type of the sums."""
+        z, targets = rows.x.to(gram.dtype), targets.to(gram.dtype)
+        SymmetricPanels.of_vector(self.features, gram).add_products(z, z, sign)
+        cross.addmm_(z.t(), targets, alpha=sign)
+
+    @property
+    def gram_shape(self) -> tuple[int, ...]:
+        """One vector with the panels of the lower triangle."""
+        return (vector_length(self.features),)
+
+    def panels(self, gram: Tensor) -> SymmetricPanels:
+        """Return a copy of packed sums that can be factorised."""
+        return SymmetricPanels.of_vector(self.features, gram.clone())
+
+    def product(self, gram: Tensor, weight: Tensor) -> Tensor:
+        """Return ``C W``; the products of panels are added up in float64."""
+        return SymmetricPanels.of_vector(self.features, gram) @ weight
+
+    def diagonal(self, gram: Tensor) -> Tensor:
+        """Return the diagonal of packed sums."""
+        return SymmetricPanels.of_vector(self.features, gram).diagonal().double()
+
+    def mean_square(self, rows: RowsOf, sample_weight: Tensor | None = None) -> float:
+        """Return ``Σ s ‖x‖²`` by the number of columns."""
+        total = 0.0
+        for part in self.blocks(rows, 1):
+            energy = rows[part].x.square().sum(1).double()
+            total += float(energy.sum() if sample_weight is None else sample_weight[part] @ energy)
+        return total / self.features
+
+    def hashes(self, rows: RowsOf) -> Tensor:
+        """Return hashes of the rows."""
+        return row_hashes(rows.x)
+
+    def differences(self, other: Representation) -> str:
+        """Return how another representation differs, or ""."""
+        same = isinstance(other, Columns) and self.shape == other.shape
+        return "" if same else f"one has {self.features} columns, the other {other.features}"
+
+    def state(self) -> dict[str, Any]:
+        """Return the number of columns."""
+        return {"features": self.features}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Return the columns of a state."""
+        return cls(**state)
+
+    def blocks(self, rows: RowsOf, out: int) -> Iterator[slice]:
+        """Yield slices of rows that fit into the cache themselves."""
+        step = max(64, CACHE_BYTES // (4 * self.features))
+        for start in range(0, max(1, len(rows)), step):
+            yield slice(start, start + step)
+
+    def _apply(self, rows: RowsOf, weight: Tensor) -> Tensor:
+        return rows.x @ weight
+
+    def _adjoint(self, rows: RowsOf, errors: Tensor) -> Tensor:
+        result: Tensor = rows.x.t() @ errors
+        return result

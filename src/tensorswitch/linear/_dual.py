@@ -1,0 +1,241 @@
+"""Dual ridge regression: a linear system in the rows rather than in the features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from tensorswitch.linear._cholesky import CholeskyFactor, SingularError, SymmetricPanels
+from tensorswitch.linear._loo import Centred, Centring, LeaveOneOut, Spectrum
+from tensorswitch.linear._penalty import Alpha, least_error, log, penalties
+from tensorswitch.linear._problem import Gates, Problem, check_some_rows
+from tensorswitch.linear._rows import distinct_rows
+from tensorswitch.linear._solution import Solution
+from tensorswitch.switches import Switch
+
+KERNEL_ROWS = 512  # computed at a time
+CONSTANT = 1e-13  # relative deviation of targets and rows that count as constant
+MOST_ERROR = 1e-4  # largest relative error of the solution that rounding may cause
+MANY_ROWS = 4_000  # from which a sample of rows is left out for outputs
+SAMPLED_ROWS = 1_000
+EIGEN_ROWS, SEVERAL = 4_000, 4  # an eigendecomposition takes the time of about four values of λ
+PRECISION = 1e-13  # of the largest eigenvalue: a smaller λ is lost in rounding errors
+
+
+@torch.no_grad()
+def solve_dual(
+    x: Tensor,
+    targets: Tensor,
+    gate_weights: Gates,
+    alpha: Alpha = "mean",
+    *,
+    sample_weight: Tensor | None = None,
+    switch: Switch | str = "relu",
+    fit_intercept: bool = False,
+) -> Solution:
+    """Solve for ``W = Zᵀ (K + λI)⁻¹ T`` with the kernel ``K = Z Zᵀ``, in float64.
+
+    The kernel of copies is ``(X Xᵀ) ∘ Π_l (H_l H_lᵀ)``, which suits problems with many more
+    features than rows. With sample weights s, rows and targets are scaled by ``√s``. Identical rows
+    are merged first.
+
+    Parameters
+    ----------
+    x : Tensor of shape (rows, n_0)
+        The inputs.
+    targets : Tensor of shape (rows, out)
+        The targets.
+    gate_weights : Representation, sequence of Tensor, bool Tensor or Routes
+        A representation; the fixed gate weights of each layer of :class:`Copies`, of shape
+        (n_l, units below); or the gates themselves: a boolean tensor of shape (rows, gates), or
+        routes that copy one input row to each row of the targets.
+    alpha : float, str or a sequence of these, default="mean"
+        The penalty λ: a number; "mean", the mean of the diagonal of ``ZᵀZ``, or a multiple of it
+        such as "0.1 mean"; several of these; or "cv" for a range of multiples. One of several is
+        chosen by exact leave-one-out error, where identical rows are left out together.
+    sample_weight : Tensor of shape (rows,), optional
+        Weights of the rows, 1 by default.
+    switch : Switch or str, default="relu"
+        The switch that opens the gates, if they follow from weights.
+    fit_intercept : bool, default=False
+        Whether to add an intercept that is not penalised.
+
+    Returns
+    -------
+    Solution
+        The readout, with the λ that was used.
+
+    Raises
+    ------
+    ValueError
+        If the arguments are inconsistent, or the kernel matrix is too ill-conditioned for λ.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from tensorswitch.linear import draw_gates, solve_dual
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> x = torch.randn(50, 4, generator=generator)
+    >>> gate_weights = draw_gates(4, [16, 8], generator)
+    >>> solve_dual(x, x[:, :1].abs(), gate_weights).weight.shape
+    torch.Size([8, 16, 4, 1])
+    """
+    problem = Problem.checked(x, targets, gate_weights, sample_weight, switch)
+    return dual(problem, alpha, fit_intercept)[0]
+
+
+def dual(
+    problem: Problem, alpha: Alpha, fit_intercept: bool = False, left_out: bool = False
+) -> tuple[Solution, Tensor | None]:
+    """Solve a validated problem.
+
+    With ``left_out``, also return the outputs for each row of the readout of all other rows, of
+    shape (rows, out), with NaN where they are not known.
+    """
+    with torch.autocast(problem.rows.x.device.type, enabled=False):
+        system = _DualSystem(problem, fit_intercept)
+        values = penalties(alpha, system.mean)
+        errors = system.errors(values) if len(values) > 1 else []
+        values = values[: len(errors)] if errors else values
+        best = least_error(values, errors) if errors else values[0]
+        path = tuple(zip(values, errors, strict=True)) if errors else ()
+        solution, beta, factor = system.solve(best)
+        outputs = system.left_out(best, beta, factor) if left_out else None
+        return solution._replace(path=path).shaped(problem.representation), outputs
+
+
+def leave_one_out(problem: Problem, alpha: Alpha, fit_intercept: bool) -> float:
+    """Return the least leave-one-out error of several λ, without the readout."""
+    with torch.autocast(problem.rows.x.device.type, enabled=False):
+        system = _DualSystem(problem, fit_intercept)
+        return min(system.errors(penalties(alpha, system.mean)))
+
+
+class _DualSystem:
+    """``(A + λI) β = P (s ∘ T)`` for distinct rows, and ``W = Zᵀ (s ∘ β)``."""
+
+    def __init__(self, problem: Problem, fit_intercept: bool) -> None:
+        self.fit_intercept, self.like = fit_intercept, problem.targets
+        self.representation = problem.representation
+        # No readout can explain how targets of merged rows differ from their mean.
+        merged = distinct_rows(problem.hashes, problem.targets, problem.sample_weight)
+        self.place, self.targets, self.weight = merged.place, merged.targets, merged.weight
+        self.spread = merged.spread
+        check_some_rows(float(self.weight.sum()))
+        self.rows = problem.rows[merged.first].to(torch.float64)
+        self.weighted = self.rows.times(self.weight.sqrt()[:, None])
+        features = self.representation.features
+        whole = self.representation.mean_square(self.rows, self.weight) * features
+        trace = self.weight.new_tensor(whole)
+        self.centring = Centring.of(
+            self.weight, len(self.weight), trace, self._product, fit_intercept
+        )
+        centred = whole - float(self.centring.direction @ self.centring.sums)
+        self.mean = centred / features if centred > CONSTANT * whole else 0.0
+        self.goal = self.centring.goal(self.targets)
+        if fit_intercept:
+            # What is left of constant targets is rounding, whose solution has no correct digit.
+            size = (self.weight @ self.targets.square() + self.spread.sum()).sqrt()
+            self.goal *= self.goal.norm(dim=0) > CONSTANT * size
+
+    def _product(self, v: Tensor) -> Tensor:
+        """Return ``S K S v``, a few rows of the kernel at a time."""
+        starts = range(0, len(self.weight), KERNEL_ROWS)
+        return torch.cat([self._kernel(s, s + KERNEL_ROWS) @ v for s in starts])
+
+    def _kernel(self, start: int, stop: int) -> Tensor:
+        """Return rows of ``S K S``."""
+        return self.representation.gram(self.weighted[start:stop], self.weighted)
+
+    def _centred(self, start: int, stop: int) -> Tensor:
+        """Return rows of A."""
+        rows = self._kernel(start, stop)
+        if not self.fit_intercept:
+            return rows
+        u, v = self.centring.corrections()
+        left, right = torch.stack([u, v], 1), torch.stack([v, u])
+        return rows.addmm_(left[start:stop], right, alpha=-1)
+
+    def solve(self, value: float) -> tuple[Solution, Tensor, CholeskyFactor]:
+        """Factorise and solve for one λ, with a step of iterative refinement."""
+        order, roots = len(self.goal), self.centring.roots[:, None]
+        panels = SymmetricPanels.from_rows(order, self._centred, self.goal, KERNEL_ROWS)
+        factor = panels.cholesky(value)
+        beta = factor.solve(self.goal)
+        # The size of the correction estimates the rounding error.
+        project = self.centring.project
+        weight = self.representation.adjoint(self.rows, project(beta) * roots)
+        image = self.representation.apply(self.rows, weight)
+        correction = factor.solve(self.goal - project(roots * image) - value * beta)
+        if not correction.norm() <= MOST_ERROR * beta.norm():  # so that NaN raises too
+            raise _ill_conditioned(value)
+        beta = project(beta + correction)
+        weight = self.representation.adjoint(self.rows, beta * roots)
+        intercept = None
+        if self.fit_intercept:
+            outputs = self.representation.apply(self.rows, weight)
+            intercept = (self.weight @ (self.targets - outputs)) / self.weight.sum()
+        return Solution(weight.to(self.like.dtype), value, intercept=intercept), beta, factor
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """The eigendecomposition of A, for all values of λ."""
+        matrix = self._centred(0, len(self.goal))
+        return Spectrum(Centred((matrix + matrix.t()) / 2, self.centring))
+
+    def errors(self, values: Sequence[float]) -> list[float]:
+        """Return the leave-one-out error of each λ, largest first, as far as precision allows."""
+        several = len(values) >= SEVERAL and len(self.goal) <= EIGEN_ROWS
+        errors: list[float] = []
+        for value in values:
+            try:
+                found = self._by_spectrum(value) if several else self._by_factor(value)
+            except SingularError:  # smaller values are worse conditioned, so they would fail too
+                if not errors:
+                    raise
+                log.info("alpha %.3g or more is too small for working precision; skipped", value)
+                break
+            outputs = found.residuals.shape[1]
+            errors.append(found.error(self.weight, self.spread) * outputs)
+        return errors
+
+    def _by_factor(self, value: float) -> LeaveOneOut:
+        _, beta, factor = self.solve(value)
+        return self.centring.result(value, beta, factor.inverse_diagonal(), self._explained())
+
+    def _by_spectrum(self, value: float) -> LeaveOneOut:
+        if not value > PRECISION * float(self.spectrum.values[-1]):
+            raise _ill_conditioned(value)
+        return self.spectrum.at(value, self._explained())
+
+    def _explained(self) -> Tensor:
+        """Return the targets, with zeros in place of those that are constant but for rounding."""
+        return self.targets * (self.goal != 0).any(0)
+
+    def left_out(self, value: float, beta: Tensor, factor: CholeskyFactor) -> Tensor:
+        """Return outputs for rows left out, of a sample of rows if there are many."""
+        count = len(self.goal)
+        diagonal = torch.full_like(self.weight, torch.nan)
+        if count > MANY_ROWS:
+            some = torch.arange(0, count, count // SAMPLED_ROWS, device=self.goal.device)
+            unit = self.goal.new_zeros(count, len(some))
+            unit[some, torch.arange(len(some), device=some.device)] = 1
+            diagonal[some] = factor.solve(unit)[some].diagonal()
+        elif "spectrum" in vars(self):
+            diagonal = self.spectrum.vectors.square() @ (1 / (self.spectrum.values + value))
+        else:
+            diagonal = factor.inverse_diagonal()
+        found = self.centring.result(value, beta, diagonal, self.targets)
+        outputs = self.targets - found.residuals
+        outputs = torch.cat([outputs, torch.full_like(outputs[:1], torch.nan)])  # place −1
+        return outputs[self.place]
+
+
+def _ill_conditioned(value: float) -> SingularError:
+    return SingularError(
+        f"the kernel matrix of these rows is too ill-conditioned for alpha {value:.3g}; "
+        "use a larger alpha, or centre and scale x"
+    )

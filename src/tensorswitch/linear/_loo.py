@@ -1,0 +1,244 @@
+"""Exact leave-one-out residuals of ridge regression in its dual form, with a free intercept.
+
+With weights ``w = s²``, ``u = s / ‖s‖`` and ``P = I − u uᵀ``, the dual system of a kernel K is
+
+    A = P S K S P + τ u uᵀ,        β = (A + λI)⁻¹ P (s ∘ y),        α = s ∘ β
+
+where τ, the mean of the diagonal, stands in for the direction that P takes out: it changes no
+solution, and keeps the small differences below from being lost. The residual of row i, predicted
+from all others, is ``β_i / (s_i d_i)`` with
+
+    d_i = [(A + λI)⁻¹]_ii − u_i² / (τ + λ)
+
+and the intercept is the weighted mean of ``y − K α``. Without an intercept, u is zero. β and the
+diagonal of the inverse come from one eigendecomposition for a whole path of λ
+(:class:`Spectrum`), or from a Cholesky factor of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tensorswitch.linear._cholesky import DenseFactor
+
+TIE = 1.0005  # of errors this close, the one of the largest λ is taken
+PRECISION = 2  # of the largest eigenvalue, in units of the type: a smaller λ is lost in rounding
+CERTAIN = 1e-12  # of λ d_i, below which a row decides its own prediction
+
+
+@dataclass(frozen=True)
+class LeaveOneOut:
+    """A solution and its leave-one-out residuals.
+
+    Parameters
+    ----------
+    penalty : float
+        λ.
+    coef : Tensor of shape (rows, outputs)
+        α, which sums to zero with an intercept.
+    residuals : Tensor of shape (rows, outputs)
+        Target minus prediction from all other rows.
+    precision : Tensor of shape (rows,)
+        ``d_i``.
+    intercept : Tensor of shape (outputs,)
+        b; zero without one.
+    """
+
+    penalty: float
+    coef: Tensor
+    residuals: Tensor
+    precision: Tensor
+    intercept: Tensor
+
+    def error(self, weight: Tensor, spread: Tensor) -> float:
+        """Return the mean squared leave-one-out error over rows and outputs."""
+        squares = (weight[:, None] * self.residuals.square()).sum() + spread.sum()
+        return float(squares / (weight.sum() * self.residuals.shape[1]))
+
+
+@dataclass(frozen=True)
+class Centring:
+    """The direction of the intercept, and what it takes out of a kernel.
+
+    Parameters
+    ----------
+    roots : Tensor of shape (rows,)
+        s, the roots of the weights.
+    direction : Tensor of shape (rows,)
+        u, or zeros without an intercept.
+    sums : Tensor of shape (rows,)
+        ``S K S u``.
+    scale : float
+        τ, the mean of the diagonal of ``P S K S P``; 1 if all rows are alike but for rounding.
+    """
+
+    roots: Tensor
+    direction: Tensor
+    sums: Tensor
+    scale: float
+
+    @classmethod
+    def of(
+        cls,
+        weight: Tensor | None,
+        rows: int,
+        trace: Tensor,
+        product: Callable[[Tensor], Tensor],
+        intercept: bool = True,
+    ) -> Centring:
+        """Return the centring for a kernel that is known by its products."""
+        roots = trace.new_ones(rows) if weight is None else weight.to(trace).sqrt()
+        u = roots / roots.norm() if intercept else torch.zeros_like(roots)
+        sums = product(u) if intercept else torch.zeros_like(roots)
+        whole = float(trace) / rows
+        mean = whole - float(u @ sums) / rows
+        positive = mean > 16 * torch.finfo(trace.dtype).eps * whole
+        return cls(roots, u, sums, mean if positive else 1.0)
+
+    def corrections(self, scale: float | None = None) -> tuple[Tensor, Tensor]:
+        """Return ``u`` and v with ``A = S K S − u vᵀ − v uᵀ``."""
+        u, along = self.direction, self.scale if scale is None else scale
+        return u, self.sums - 0.5 * (u @ self.sums + along) * u
+
+    def project(self, v: Tensor) -> Tensor:
+        """Return ``P v``."""
+        result: Tensor = v - self.direction[:, None] * (self.direction @ v)
+        return result
+
+    def goal(self, targets: Tensor) -> Tensor:
+        """Return ``P (s ∘ y)``."""
+        return self.project(targets * self.roots[:, None])
+
+    def intercept(self, beta: Tensor, targets: Tensor) -> Tensor:
+        """Return the weighted mean of ``y − K α``, or zeros without an intercept."""
+        u, length = self.direction, self.roots.norm()
+        result: Tensor = ((u * self.roots) @ targets - self.sums @ beta) / length
+        return result
+
+    def result(
+        self, penalty: float, beta: Tensor, inverse_diagonal: Tensor, targets: Tensor
+    ) -> LeaveOneOut:
+        """Return residuals and intercept from β and the diagonal of ``(A + λI)⁻¹``."""
+        d = inverse_diagonal - self.direction.square() / (self.scale + penalty)
+        d = d.clamp(min=CERTAIN / penalty if penalty > 0 else 0.0)
+        residuals = beta / (d * self.roots)[:, None]
+        if len(d) < 2 and bool(self.direction.any()):  # no other row to predict from
+            residuals = torch.full_like(residuals, torch.inf)
+        coef = beta * self.roots[:, None]
+        return LeaveOneOut(penalty, coef, residuals, d, self.intercept(beta, targets))
+
+
+@dataclass(frozen=True)
+class Centred:
+    """A kernel matrix that is held as a whole, centred: ``A``.
+
+    Parameters
+    ----------
+    matrix : Tensor of shape (rows, rows)
+        A.
+    centring : Centring
+        What was taken out.
+    """
+
+    matrix: Tensor
+    centring: Centring
+
+    @classmethod
+    def of(cls, kernel: Tensor, weight: Tensor | None, intercept: bool = True) -> Centred:
+        """Centre a kernel matrix, which is overwritten."""
+        if weight is not None:
+            roots = weight.to(kernel).sqrt()
+            kernel *= roots[:, None]
+            kernel *= roots
+        trace = kernel.diagonal().sum()
+        centring = Centring.of(weight, len(kernel), trace, lambda u: kernel @ u, intercept)
+        if intercept:
+            u, v = centring.corrections()
+            kernel.addr_(u, v, alpha=-1)
+            kernel.addr_(v, u, alpha=-1)
+        return cls(kernel, centring)
+
+    @property
+    def scale(self) -> float:
+        """The mean of the diagonal."""
+        return self.centring.scale
+
+    def single(self) -> Centred:
+        """Return the same in float32, in which errors are found in half the time."""
+        c = self.centring
+        parts = (c.roots.float(), c.direction.float(), c.sums.float(), c.scale)
+        return Centred(self.matrix.float(), Centring(*parts))
+
+    def factorise(self, penalty: float) -> DenseFactor:
+        """Return the Cholesky factor of ``A + λI``."""
+        return DenseFactor(self.matrix, penalty)
+
+
+class Spectrum:
+    """Solutions and leave-one-out residuals of any λ from one eigendecomposition of A.
+
+    Parameters
+    ----------
+    centred : Centred
+        The centred kernel matrix.
+    """
+
+    def __init__(self, centred: Centred) -> None:
+        self.centring = centred.centring
+        values, self.vectors = torch.linalg.eigh(centred.matrix)
+        self.values = values.clamp(min=0)
+
+    @property
+    def least(self) -> float:
+        """The least λ that is not lost in rounding errors."""
+        return PRECISION * torch.finfo(self.values.dtype).eps * float(self.values[-1])
+
+    def at(self, penalty: float, targets: Tensor) -> LeaveOneOut:
+        """Return the solution and its residuals for one λ."""
+        return self.path([penalty], targets)[0]
+
+    def path(self, penalties: Sequence[float], targets: Tensor) -> list[LeaveOneOut]:
+        """Return the solutions of several λ."""
+        inverse = 1 / (self.values[:, None] + self.values.new_tensor(penalties))
+        diagonals = self.vectors.square() @ inverse
+        rotated = self.vectors.t() @ self.centring.goal(targets)
+        found = []
+        for i, penalty in enumerate(penalties):
+            beta = self.vectors @ (rotated * inverse[:, i : i + 1])
+            beta = self.centring.project(beta)
+            found.append(self.centring.result(penalty, beta, diagonals[:, i], targets))
+        return found
+
+
+def loo_path(
+    kernel: Tensor, targets: Tensor, weight: Tensor | None, multiples: Sequence[float]
+) -> list[LeaveOneOut]:
+    """Return leave-one-out residuals for each λ from one eigendecomposition."""
+    centred = Centred.of(kernel, weight)
+    spectrum = Spectrum(centred)
+    ordered = [multiple * centred.scale for multiple in sorted(multiples)]
+    usable = [penalty for penalty in ordered if penalty >= spectrum.least] or ordered[-1:]
+    return spectrum.path(usable, targets)
+
+
+def loo_at(centred: Centred, targets: Tensor, multiple: float) -> LeaveOneOut:
+    """Return leave-one-out residuals for one λ from a Cholesky factorisation."""
+    penalty = multiple * centred.scale
+    factor = centred.factorise(penalty)
+    beta = factor.solve(centred.centring.goal(targets))
+    return centred.centring.result(penalty, beta, factor.inverse_diagonal(), targets)
+
+
+def least_loo(
+    results: Sequence[LeaveOneOut], weight: Tensor, spread: Tensor
+) -> tuple[LeaveOneOut, float]:
+    """Return the result of least error and that error; of ties the one of the largest λ."""
+    errors = [r.error(weight, spread) for r in results]
+    least = min(errors)
+    tied = [i for i, e in enumerate(errors) if e <= TIE * least]
+    chosen = max(tied, key=lambda i: results[i].penalty) if tied else 0
+    return results[chosen], errors[chosen]

@@ -1,0 +1,419 @@
+"""Ridge regression without a Gram matrix: conjugate gradients on the products of z."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tensorswitch._checks import check_dtype_device, check_shape
+from tensorswitch._memory import available_memory
+from tensorswitch.linear._cg import Operator, conjugate_gradients
+from tensorswitch.linear._copies import Copies
+from tensorswitch.linear._kronecker import kronecker_inverse
+from tensorswitch.linear._nystrom import SETTINGS, SampledRows
+from tensorswitch.linear._penalty import Alpha, effective_rows, least_error, log, penalties
+from tensorswitch.linear._problem import Gates, Problem, check_some_rows, column_energies
+from tensorswitch.linear._ranks import Ranks
+from tensorswitch.linear._rows import fold_of_hashes
+from tensorswitch.linear._solution import Solution
+from tensorswitch.linear._streaming import FOLDS, judged_folds
+from tensorswitch.switches import Switch
+
+Watch = Callable[[str], None]
+Path = tuple[tuple[float, float], ...]
+KINDS = ("auto", "kronecker", "sampled")
+JUDGE_TOL = 1e-3  # residual at which a λ can be judged
+OUTPUT_TOL = 1e-2  # and at which outputs for rows left out are good enough to calibrate with
+WORSE, ENOUGH = 1.05, 3  # a path ends after three values in a row are 5 % worse than the best
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of :func:`solve_matrix_free`."""
+
+    tol: float = 1e-3
+    max_iter: int = 500
+    fit_intercept: bool = False
+    preconditioner: str = "auto"
+    watch: Watch | None = None
+    sample_bytes: float | None = None  # of sampled rows; by default a quarter of what is available
+
+    def __post_init__(self) -> None:
+        if not self.tol > 0:
+            raise ValueError(f"tol must be above 0, got {self.tol}")
+        if self.preconditioner not in KINDS:
+            known = ", ".join(map(repr, KINDS))
+            raise ValueError(f"preconditioner must be one of {known}, got {self.preconditioner!r}")
+
+
+@torch.no_grad()
+def solve_matrix_free(
+    x: Tensor,
+    targets: Tensor,
+    gate_weights: Gates,
+    alpha: Alpha = "mean",
+    *,
+    sample_weight: Tensor | None = None,
+    tol: float = 1e-3,
+    max_iter: int = 500,
+    start: Tensor | None = None,
+    distributed: bool = False,
+    watch: Watch | None = None,
+    switch: Switch | str = "relu",
+    fit_intercept: bool = False,
+    preconditioner: str = "auto",
+) -> Solution:
+    """Solve ``(ZᵀZ + λI) W = Zᵀ T`` by preconditioned conjugate gradients, all outputs at once.
+
+    Parameters
+    ----------
+    x : Tensor of shape (rows, n_0)
+        The inputs.
+    targets : Tensor of shape (rows, out)
+        The targets.
+    gate_weights : Representation, sequence of Tensor, bool Tensor or Routes
+        A representation; the fixed gate weights of each layer of :class:`Copies`, of shape
+        (n_l, units below); or the gates themselves: a boolean tensor of shape (rows, gates), or
+        routes that copy one input row to each row of the targets.
+    alpha : float, str or a sequence of these, default="mean"
+        The penalty λ: a number; "mean", the mean of the diagonal of ``ZᵀZ``, or a multiple of it
+        such as "0.1 mean"; several of these; or "cv" for a range of multiples. One of several is
+        chosen by cross-validation with the folds of :func:`fold_of_rows`, of which only the first
+        is left out if there are more than 20,000 rows. Each starts from the solution of the next
+        larger one.
+    sample_weight : Tensor of shape (rows,), optional
+        Weights of the rows, 1 by default.
+    tol : float, default=1e-3
+        Stop when the norm of the residual relative to ``Zᵀ T`` is at most ``tol`` for every output.
+    max_iter : int, default=500
+        Maximum number of iterations. A warning is logged if they do not reach ``tol``.
+    start : Tensor of shape (n_L, …, n_1, n_0, out), optional
+        Weights to start from, such as the solution for a similar λ. By default zero.
+    distributed : bool, default=False
+        Whether each rank of ``torch.distributed`` holds its own rows. All ranks return the same
+        solution.
+    watch : callable, optional
+        Called with a note on the residual after each iteration.
+    switch : Switch or str, default="relu"
+        The switch that opens the gates, if they follow from weights.
+    fit_intercept : bool, default=False
+        Whether to add an intercept that is not penalised.
+    preconditioner : {"auto", "kronecker", "sampled"}, default="auto"
+        See the notes. "auto" takes sampled rows where their effective number is large enough.
+
+    Returns
+    -------
+    Solution
+        The readout, with λ, the number of iterations and the residual.
+
+    Raises
+    ------
+    ValueError
+        If the arguments are inconsistent, or the iteration breaks down.
+
+    Notes
+    -----
+    One preconditioner treats inputs and gates as independent, which makes the Gram matrix a
+    Kronecker product of small matrices. Its inverse is cheap and handles the directions that all
+    units share. The other is the Gram matrix of a sample of rows, as in [1]_, and needs far fewer
+    iterations if the sample is larger than the effective number of features at this λ. If λ = 0
+    leaves the solution undetermined, conjugate gradients return one of the solutions, whereas the
+    direct solvers raise an error.
+
+    References
+    ----------
+    .. [1] A. Rudi, L. Carratino and L. Rosasco, "FALKON: An Optimal Large Scale Kernel Method",
+       NeurIPS 2017.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from tensorswitch.linear import draw_gates, solve_dual, solve_matrix_free
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> x = torch.randn(200, 4, generator=generator)
+    >>> gate_weights = draw_gates(4, [16], generator)
+    >>> solution = solve_matrix_free(x, x.abs(), gate_weights, tol=1e-5)
+    >>> direct = solve_dual(x, x.abs(), gate_weights)
+    >>> torch.allclose(solution.weight, direct.weight, atol=1e-4)
+    True
+    """
+    options = Options(tol, max_iter, fit_intercept, preconditioner, watch)
+    problem = Problem.checked(x, targets, gate_weights, sample_weight, switch)
+    if start is not None:
+        shape = (*problem.representation.shape, problem.targets.shape[1])
+        check_shape("start", start, shape, "(n_L, …, n_1, n_0, out)")
+        check_dtype_device("start", start, "targets", problem.targets)
+    return matrix_free(problem, alpha, options, start, Ranks(distributed))[0]
+
+
+def matrix_free(
+    problem: Problem,
+    alpha: Alpha,
+    options: Options,
+    start: Tensor | None = None,
+    ranks: Ranks | None = None,
+    left_out: bool = False,
+) -> tuple[Solution, Tensor | None]:
+    """Choose λ and solve a validated problem whose rows are shared by some ranks.
+
+    With ``left_out``, also return the outputs for rows of readouts that have not seen them, of
+    shape (rows, out), with NaN where they are not known.
+    """
+    with torch.autocast(problem.targets.device.type, enabled=False):
+        system = _System(problem, alpha, options, ranks or Ranks())
+        values, outputs = system.values, None
+        path: tuple[tuple[float, float], ...] = ()
+        best, found = values[0], None if start is None else system.scaled(start)
+        if len(values) > 1 or left_out:
+            judge_tol = OUTPUT_TOL if len(values) == 1 else min(JUDGE_TOL, 10 * options.tol)
+            best, path, guess, outputs = system.by_folds(values, judge_tol)
+            found = guess if found is None else found
+        whole = system.columns()
+        found, iterations, residual = system.run(whole, best, found, options.tol)
+        weight, intercept = system.unscaled(whole, found)
+    solution = Solution(weight, best, iterations, residual, path, intercept)
+    return solution.shaped(problem.representation), outputs
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Right-hand sides of one or several sets of rows, one after the other.
+
+    ``keep`` says which rows belong to each set (rows, sets); None is a single set of all rows.
+    """
+
+    keep: Tensor | None
+    goal: Tensor  # (features, sets · out)
+    feature_mean: Tensor | None  # (features, sets)
+    target_mean: Tensor | None  # (sets, out)
+
+
+class _System:
+    """The normal equations as an operator, in units in which nothing overflows or underflows.
+
+    Scaling by powers of two is exact. With 2^p x, 2^q s and 2^r t the system has λ' = 2^(2p + q) λ
+    and W' = 2^(r − p) W.
+    """
+
+    def __init__(self, problem: Problem, alpha: Alpha, options: Options, ranks: Ranks) -> None:
+        self.options, self.ranks, self.hashes = options, ranks, problem.hashes
+        self.representation, self.like = problem.representation, problem.targets[:0]
+        targets, weights = problem.targets, problem.weights()
+        self.weighted = problem.sample_weight is not None
+        sums = [
+            self.representation.mean_square(problem.rows, problem.sample_weight),
+            float(column_energies(targets, weights).sum()),
+            float(weights.double().sum()),
+            float(weights.double().square().sum()),
+            len(targets),
+        ]
+        mean, energy, weight_sum, squares, rows = self._sum_of(sums)
+        check_some_rows(weight_sum)
+        self.effective, self.out = effective_rows(weight_sum, squares), targets.shape[1]
+        self.q = -_exponent(weight_sum / rows) if self.weighted else 0
+        largest = max(penalties(alpha, mean))
+        self.p = -(_exponent(max(mean, largest)) + self.q) // 2
+        self.r = -(_exponent(energy) + self.q) // 2
+        self.weights = times_power(weights, self.q)
+        self.targets, self.weight_sum = times_power(targets, self.r), weight_sum * 2.0**self.q
+        half = self.p // 2  # in two steps, since the power alone may overflow
+        self.rows = problem.rows.times(2.0**half).times(2.0 ** (self.p - half))
+        self.feature_mean: Tensor | None = None
+        if options.fit_intercept:
+            ones = self.like.new_ones(len(targets), 1)
+            self.feature_mean = self._adjoint(ones).double()[:, 0] / self.weight_sum
+            norm = float(self.feature_mean.square().sum()) / len(self.feature_mean)
+            mean = max(0.0, mean - weight_sum * norm * 2.0 ** (-2 * self.p))
+        self.values = penalties(alpha, mean)
+        self._scale_goal()
+        self._sample: SampledRows | None = None
+        self._kronecker: Callable[[float], Operator] | None = None
+
+    def _sum_of(self, numbers: Sequence[float]) -> list[float]:
+        kept = torch.tensor(numbers, dtype=torch.float64, device=self.like.device)
+        result: list[float] = self.ranks.total(kept).tolist()
+        return result
+
+    def _scale_goal(self) -> None:
+        """Bring the goal to the order of 1; it may be far smaller if λ dominates."""
+        rest = -_exponent(float(self.columns().goal.abs().max()))
+        self.targets, self.r = times_power(self.targets, rest), self.r + rest
+
+    def _adjoint(self, errors: Tensor) -> Tensor:
+        """Return ``Zᵀ diag(s) E`` over all ranks."""
+        weighted = errors * self.weights[:, None] if self.weighted else errors
+        return self.ranks.total(self.representation.adjoint(self.rows, weighted))
+
+    def columns(self, keep: Tensor | None = None) -> _Columns:
+        """Return ``Zᵀ s (T − t̄)``, for all rows or for each of several sets."""
+        sets = 1 if keep is None else keep.shape[1]
+        weights = self.weights.double()[:, None] * (1 if keep is None else keep)
+        goal = self.targets[:, None, :].expand(-1, sets, -1)
+        feature_mean = target_mean = None
+        if self.feature_mean is not None:
+            n = weights.new_tensor([self.weight_sum])
+            if keep is not None:
+                n = self.ranks.total(weights.sum(0)).clamp_min(1e-300)
+            sums = self.ranks.total(weights.expand(-1, sets).t() @ self.targets.double())
+            target_mean = sums / n[:, None]
+            goal = goal - target_mean.to(goal)
+            if keep is None:
+                feature_mean = self.feature_mean[:, None].to(self.like)
+            else:
+                feature_mean = (self._adjoint(keep).double() / n).to(self.like)
+        if keep is not None:
+            goal = goal * keep[:, :, None]
+        return _Columns(keep, self._adjoint(goal.flatten(1)), feature_mean, target_mean)
+
+    def run(
+        self, columns: _Columns, value: float, start: Tensor | None, tol: float
+    ) -> tuple[Tensor, int, float]:
+        """Solve for one λ by conjugate gradients."""
+        shift = value * 2.0 ** (2 * self.p + self.q)
+        watch = self.options.watch
+
+        def operator(w: Tensor) -> Tensor:
+            centre = self._means(columns, w)
+
+            def change(part: slice, outputs: Tensor) -> Tensor:
+                if centre is not None:
+                    outputs = outputs - centre
+                if columns.keep is not None:
+                    keep = columns.keep[part]
+                    sets = outputs.view(len(outputs), keep.shape[1], -1)
+                    outputs = (sets * keep[:, :, None]).flatten(1)
+                return outputs * self.weights[part, None] if self.weighted else outputs
+
+            plain = centre is None and columns.keep is None and not self.weighted
+            found = self.representation.normal(self.rows, w, None if plain else change)
+            return self.ranks.total(found).add_(w, alpha=shift)
+
+        def tell(iteration: int, residual: float) -> None:
+            if watch is not None:
+                watch(f"alpha {value:.3g}, iteration {iteration}, residual {residual:.1e}")
+
+        precondition = self._precondition(shift)
+        return conjugate_gradients(
+            operator, precondition, columns.goal, start, tol, self.options.max_iter, tell
+        )
+
+    def _precondition(self, shift: float) -> Operator:
+        """Return P⁻¹ for λ = shift: sampled rows where they pay, or the Kronecker product."""
+        independent = isinstance(self.representation, Copies)
+        if self.options.preconditioner != "kronecker" and shift > 0:
+            sampled = self._sampled(shift, independent)
+            if sampled is not None:
+                return sampled
+        if not independent:
+            return lambda r: r
+        if self._kronecker is None:
+            self._kronecker = kronecker_inverse(
+                self.rows, self.weights, self.weight_sum, self.ranks
+            )
+        return self._kronecker(shift)
+
+    def _sampled(self, shift: float, independent: bool) -> Operator | None:
+        if self._sample is None:
+            given = self.options.sample_bytes
+            self._sample = SampledRows(
+                self.representation,
+                self.rows,
+                self.weights,
+                self.weight_sum,
+                self.feature_mean,
+                self.ranks,
+                available_memory() / 4 if given is None else given,
+                # Without gates there is no other preconditioner, and more rows are worth the time.
+                share=4 if independent else 1,
+            )
+        if len(self._sample) < (SETTINGS.least if independent else 1):
+            return None
+        share = self._sample.share_needed(shift)
+        pays = share <= SETTINGS.full or self.options.preconditioner == "sampled"
+        log.info(
+            "the effective dimension of sampled rows is %.3f of their number: %s",
+            share,
+            f"{len(self._sample)} are the preconditioner" if pays else "too many would be needed",
+        )
+        return self._sample.inverse(shift) if pays else None
+
+    def _means(self, columns: _Columns, w: Tensor) -> Tensor | None:
+        """Return the mean of ``Z w`` over the rows of each set, for each column."""
+        if columns.feature_mean is None:
+            return None
+        sets = columns.feature_mean.shape[-1]
+        each = w.view(len(w), sets, -1)
+        result = torch.einsum("fs,fso->so", columns.feature_mean.double(), each.double())
+        return result.flatten().to(w)
+
+    def by_folds(
+        self, values: Sequence[float], tol: float
+    ) -> tuple[float, Path, Tensor | None, Tensor]:
+        """Choose λ by its error on folds left out.
+
+        Also returns a solution to start from and outputs for the rows of these folds.
+        """
+        folds = fold_of_hashes(self.hashes, FOLDS)
+        left = torch.nn.functional.one_hot(folds, FOLDS).to(self.like)
+        left = left[:, list(judged_folds(FOLDS, self.effective))]
+        counts = self.ranks.total(self.weights.double() @ left.double())
+        judged = (counts > 0) & (counts < self.weight_sum * (1 - 1e-12))
+        left = left[:, judged]
+        outputs = self.targets.new_full(self.targets.shape, math.nan).double()
+        if not judged.any():
+            errors = [math.inf] * len(values)
+            return least_error(values, errors), (), None, outputs
+        columns, found, errors = self.columns(1 - left), None, []
+        for value in values:
+            found, *_ = self.run(columns, value, found, tol)
+            predicted = self._left_out(columns, found, left)
+            squares = (self.targets - predicted).double().square()
+            error = (left.sum(1) * self.weights).double() @ squares
+            errors.append(self._sum_of([float(error.sum())])[0] / float(counts[judged].sum()))
+            if errors[-1] == min(errors):
+                kept, outputs = found.clone(), predicted.double()
+            if len(errors) > ENOUGH and min(errors[-ENOUGH:]) > WORSE * min(errors):
+                log.info("values of alpha below %.3g are not tried: their errors rise", value)
+                break
+        outputs[left.sum(1) == 0] = math.nan
+        scale = 2.0 ** (-2 * self.r)
+        path = tuple((v, e * scale) for v, e in zip(values, errors, strict=False))
+        best = least_error(values[: len(errors)], errors) if len(values) > 1 else values[0]
+        guess = kept.view(len(kept), left.shape[1], self.out).mean(1)
+        outputs = outputs * 2.0**-self.r
+        return best, path if len(values) > 1 else (), guess, outputs
+
+    def _left_out(self, columns: _Columns, found: Tensor, left: Tensor) -> Tensor:
+        """Return the outputs for each row of the readout that has not seen it, otherwise zero."""
+        outputs = self.representation.apply(self.rows, found).view(len(left), left.shape[1], -1)
+        centre = self._means(columns, found)
+        if centre is not None:
+            assert columns.target_mean is not None
+            outputs = outputs - centre.view(*outputs.shape[1:]) + columns.target_mean.to(outputs)
+        return (outputs * left[:, :, None]).sum(1)
+
+    def scaled(self, weight: Tensor) -> Tensor:
+        """Return a readout of the problem in the units of this system."""
+        return times_power(weight.reshape(-1, weight.shape[-1]), self.r - self.p)
+
+    def unscaled(self, columns: _Columns, found: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the readout and the intercept in the units of the problem."""
+        intercept, centre = None, self._means(columns, found)
+        if centre is not None:
+            assert columns.target_mean is not None
+            intercept = (columns.target_mean[0] - centre.double()) * 2.0**-self.r
+        return times_power(found, self.p - self.r), intercept
+
+
+def times_power(tensor: Tensor, exponent: int) -> Tensor:
+    """Multiply by ``2^exponent`` in two steps, since the power alone may overflow."""
+    half = exponent // 2
+    return tensor * 2.0**half * 2.0 ** (exponent - half)
+
+
+def _exponent(value: float) -> int:
+    return math.frexp(value)[1]

@@ -1,0 +1,35 @@
+"""The process among those of ``torch.distributed`` that share a problem, or alone."""
+
+from __future__ import annotations
+
+from torch import Tensor, distributed
+
+
+class Ranks:
+    """Sums over processes, and this one's share of what is divided among them.
+
+    Parameters
+    ----------
+    together : bool, default=False
+        Whether the ranks of the process group work on one problem.
+    """
+
+    def __init__(self, together: bool = False) -> None:
+        self.rank = distributed.get_rank() if together else 0
+        self.count = distributed.get_world_size() if together else 1
+
+    @classmethod
+    def found(cls) -> Ranks:
+        """Return the ranks of the process group, if there is one."""
+        return cls(distributed.is_available() and distributed.is_initialized())
+
+    def total(self, tensor: Tensor) -> Tensor:
+        """Return the sum over all ranks, in place."""
+        if self.count > 1:
+            distributed.all_reduce(tensor)
+        return tensor
+
+    def share(self, count: int) -> slice:
+        """Return the part of ``count`` items that is this rank's."""
+        bounds = [count * rank // self.count for rank in (self.rank, self.rank + 1)]
+        return slice(*bounds)

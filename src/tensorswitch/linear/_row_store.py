@@ -1,0 +1,227 @@
+"""Ridge regression on more features than a Gram matrix has room for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tensorswitch._checks import check_positive, check_shape
+from tensorswitch._memory import available_memory
+from tensorswitch.linear._columns import Columns
+from tensorswitch.linear._matrix_free import Options, matrix_free
+from tensorswitch.linear._penalty import Alpha
+from tensorswitch.linear._problem import Problem, check_finite, check_sample_weight
+from tensorswitch.linear._representation import RowsOf
+from tensorswitch.linear._solution import Solution
+
+LARGEST = 32_768.0  # half precision ends at 65,504
+
+
+class StoredRows:
+    """Keep rows of explicit features, and solve by conjugate gradients without a Gram matrix.
+
+        (Σ s z zᵀ + λI) W = Σ s z tᵀ
+
+    Where :class:`Sums` of :class:`Columns` needs ``features² / 2`` numbers, this needs
+    ``rows · features`` in half precision, in memory if they fit and else in a temporary file. It is
+    for more than some 30,000 features, whose Gram matrix takes long or does not fit into memory;
+    below, the sums are faster, and their rows can be merged and removed. Each iteration reads all
+    rows once. The preconditioner is the Gram matrix of up to 8,192 rows, as in
+    :func:`solve_matrix_free`.
+
+    Parameters
+    ----------
+    rows : int
+        Number of rows to come.
+    features : int
+        Number of features. They should be of the order of 1: half precision keeps 11 bits.
+    out_features : int
+        Number of columns of the targets.
+    memory : float, optional
+        Bytes that the rows may take before a file is used, and as many for the preconditioner. By
+        default half and a quarter of what is available.
+    folder : str or Path, optional
+        Where to put the file. By default the folder for temporary files.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from tensorswitch.linear import StoredRows
+    >>> z = torch.randn(300, 500, generator=torch.Generator().manual_seed(0))
+    >>> rows = StoredRows(300, 500, 1)
+    >>> for chunk in z.split(100):
+    ...     rows = rows.append(chunk, chunk[:, :1] + 3)
+    >>> solution, _ = rows.solve("0.01 mean", fit_intercept=True)
+    >>> outputs = z @ solution.weight + solution.intercept.float()
+    >>> torch.allclose(outputs, z[:, :1] + 3, atol=0.1)
+    True
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        features: int,
+        out_features: int,
+        *,
+        memory: float | None = None,
+        folder: str | Path | None = None,
+    ) -> None:
+        check_positive(rows=rows, features=features, out_features=out_features)
+        budget = available_memory() / 2 if memory is None else memory
+        self._memory, self.in_memory = memory, 2 * rows * features <= budget
+        if self.in_memory:
+            self._z = torch.empty(rows, features, dtype=torch.float16, device="cpu")
+        else:
+            self._z = _file_of(rows, features, folder)
+        self._targets = torch.empty(rows, out_features, device="cpu")
+        self._weight = torch.ones(rows, device="cpu")
+        self._hashes = torch.zeros(rows, dtype=torch.int64, device="cpu")
+        self._filled = 0
+
+    def __len__(self) -> int:
+        return self._filled
+
+    @torch.no_grad()
+    def append(
+        self,
+        z: Tensor,
+        targets: Tensor,
+        sample_weight: Tensor | None = None,
+        hashes: Tensor | None = None,
+    ) -> StoredRows:
+        """Add rows.
+
+        Parameters
+        ----------
+        z : Tensor of shape (rows, features)
+            Their features.
+        targets : Tensor of shape (rows, out_features)
+            Their targets.
+        sample_weight : Tensor of shape (rows,), optional
+            Their weights, 1 by default.
+        hashes : Tensor of int64 of shape (rows,), optional
+            Hashes from :func:`row_hashes`; rows of equal hashes are left
+            out together when λ is chosen. By default each row by itself.
+
+        Returns
+        -------
+        StoredRows
+            The same object.
+
+        Raises
+        ------
+        ValueError
+            If there are more rows than announced, features or targets are not finite or too large,
+            or weights are negative or not finite. No rows are added then.
+        """
+        check_shape("z", z, (None, self._z.shape[1]), "(rows, features)")
+        check_shape("targets", targets, (len(z), self._targets.shape[1]), "(rows, out_features)")
+        if hashes is not None:
+            check_shape("hashes", hashes, (len(z),), "(rows,)")
+        if sample_weight is not None:
+            sample_weight = check_sample_weight(sample_weight, self._weight.new_empty(len(z)))
+            check_finite("sample_weight", sample_weight)
+        start, end = self._filled, self._filled + len(z)
+        if end > len(self._z):
+            raise ValueError(f"there is room for {len(self._z):,} rows, but {end:,} were given")
+        if len(z) and not float(z.abs().max()) <= LARGEST:
+            raise ValueError(
+                f"features must be finite and at most {LARGEST:,.0f} in size; standardise them"
+            )
+        targets = targets.to(self._targets)  # large numbers may become infinite
+        check_finite("targets", targets)
+        self._z[start:end] = z.to(torch.float16)
+        self._targets[start:end] = targets
+        if sample_weight is not None:
+            self._weight[start:end] = sample_weight
+        places = torch.arange(start, end, device="cpu")
+        self._hashes[start:end] = places if hashes is None else hashes
+        self._filled = end
+        return self
+
+    @torch.no_grad()
+    def solve(
+        self,
+        alpha: Alpha = "mean",
+        *,
+        fit_intercept: bool = False,
+        tol: float = 1e-3,
+        max_iter: int = 500,
+        watch: Callable[[str], None] | None = None,
+        left_out: bool = False,
+    ) -> tuple[Solution, Tensor | None]:
+        """Return the readout.
+
+        Parameters
+        ----------
+        alpha : float, str or a sequence of these, default="mean"
+            The penalty λ, or several of which the one of least error on rows left out is taken.
+        fit_intercept : bool, default=False
+            Whether to add an intercept that is not penalised.
+        tol : float, default=1e-3
+            Stop when the norm of the residual relative to ``Zᵀ T`` is at most ``tol``.
+        max_iter : int, default=500
+            Maximum number of iterations.
+        watch : callable, optional
+            Called with a note on the residual after each iteration.
+        left_out : bool, default=False
+            Whether outputs for rows left out are wanted, even for a single λ.
+
+        Returns
+        -------
+        solution : Solution
+            With ``weight`` of shape (features, out_features).
+        left_out : Tensor of shape (rows, out_features) or None
+            Outputs for rows of readouts that have not seen them, NaN where they are not known.
+        """
+        filled = slice(self._filled)
+        weight = self._weight[filled]
+        problem = Problem(
+            _HalfRows(self._z[filled]),
+            self._targets[filled],
+            None if bool((weight == 1).all()) else weight,
+            Columns(self._z.shape[1]),
+            self._hashes[filled],
+        )
+        options = Options(tol, max_iter, fit_intercept, "sampled", watch, self._memory)
+        return matrix_free(problem, alpha, options, left_out=left_out)
+
+
+@dataclass(frozen=True)
+class _HalfRows(RowsOf):
+    """Rows in half precision, times ``factor``; those that are taken out are single precision."""
+
+    factor: float = 1.0
+
+    def __getitem__(self, index: slice | Tensor) -> RowsOf:
+        return RowsOf(self.x[index].float() * self.factor)
+
+    def times(self, factor: Tensor | float) -> RowsOf:
+        return _HalfRows(self.x, factor=self.factor * float(factor))
+
+
+def _file_of(rows: int, features: int, folder: str | Path | None) -> Tensor:
+    """Return an array in a temporary file, which is deleted when it is no longer used."""
+    place = Path(tempfile.gettempdir() if folder is None else folder)
+    needed, free = 2 * rows * features, shutil.disk_usage(place).free
+    if needed > free:
+        raise OSError(
+            f"{rows:,} rows of {features:,} features take {needed / 2**30:.1f} GB in {place}, "
+            f"where {free / 2**30:.1f} GB are free; use fewer features, or set TMPDIR to a folder "
+            "with more room"
+        )
+    with tempfile.TemporaryFile(dir=place) as file:
+        if hasattr(os, "posix_fallocate"):  # else a full disk would end the process later
+            os.posix_fallocate(file.fileno(), 0, needed)
+        else:
+            file.truncate(needed)
+        array = np.memmap(file, dtype=np.float16, mode="r+", shape=(rows, features))
+    return torch.from_numpy(array)

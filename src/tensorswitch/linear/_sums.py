@@ -1,0 +1,639 @@
+"""The sums of ridge regression: what one pass over the rows leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from tensorswitch import persistence
+from tensorswitch._checks import check_factor, check_positive, check_shape
+from tensorswitch.linear._columns import Columns
+from tensorswitch.linear._moments import Moments, warn_of_large_means
+from tensorswitch.linear._penalty import Alpha
+from tensorswitch.linear._problem import Given, check_rows, check_some_rows, column_energies
+from tensorswitch.linear._representation import Representation
+from tensorswitch.linear._rows import fold_of_hashes
+from tensorswitch.linear._solution import Solution
+from tensorswitch.linear._streaming import solve_moments
+from tensorswitch.persistence import saved_as
+from tensorswitch.switches import Routes
+
+BLOCK_ROWS = 1 << 16
+PARTS = ("gram", "cross", "target_sum", "target_energy", "counts")
+
+
+@saved_as("sums")
+class Sums:
+    """Accumulate the sufficient statistics of ridge regression in a single pass over the data.
+
+        C = Σ s z zᵀ,        S = Σ s z tᵀ,        z = φ(x)
+
+    They are all that one-pass training [1]_ needs, and their size does not depend on the number of
+    rows. Sums of different rows can be merged, and rows can be removed.
+
+    Parameters
+    ----------
+    representation : Representation
+        The map φ: :class:`Copies` or :class:`Columns`.
+    out_features : int
+        Number of columns of the targets.
+    dtype : {torch.float32, torch.float64}, default=torch.float32
+        Data type of the sums. With float32 their relative error stays around 1e-4 over thousands of
+        updates; float64 needs twice the memory and time. With an intercept they are centred when
+        they are solved, so float32 needs features and targets that are roughly centred.
+    forgetting : float, default=1.0
+        Factor in (0, 1] by which each update multiplies the previous sums, for streams that drift.
+    folds : int, default=1
+        Number of folds of the rows. With 2 or more, the sums of each fold are kept, and
+        :meth:`solve` chooses among several λ by exact cross-validation. A row's fold is a hash of
+        its content (:func:`fold_of_rows`).
+    held_out : bool, default=False
+        Keep two sums instead of one per fold: of the first fold, and of all others. λ is then
+        chosen by its error on the first fold.
+    device : torch.device or str, optional
+        Device of the sums.
+
+    Attributes
+    ----------
+    gram : Tensor
+        The matrix C, packed as the representation does it.
+    cross : Tensor of shape (features, out_features)
+        The matrix S.
+    target_energy, target_sum : Tensor of shape (out_features,)
+        ``Σ s t²`` and ``Σ s t``, in float64.
+    rows : float
+        Sum of the sample weights.
+    weight_squares : float
+        Sum of the squared sample weights.
+
+    References
+    ----------
+    .. [1] C.-Y. Tsai, A. Saxe and D. Cox, "Tensor Switching Networks", NIPS 2016, arXiv:1610.10087.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from tensorswitch.linear import Columns, Sums
+    >>> z = torch.randn(300, 20, generator=torch.Generator().manual_seed(0))
+    >>> sums = Sums(Columns(20), 1, folds=5)
+    >>> for chunk in z.split(100):
+    ...     sums = sums.update(chunk, chunk[:, :1] + 3)
+    >>> solution = sums.solve("cv", fit_intercept=True)
+    >>> outputs = z @ solution.weight + solution.intercept.float()
+    >>> torch.allclose(outputs, z[:, :1] + 3, atol=0.1)
+    True
+    """
+
+    def __init__(
+        self,
+        representation: Representation,
+        out_features: int,
+        *,
+        dtype: torch.dtype = torch.float32,
+        forgetting: float = 1.0,
+        folds: int = 1,
+        held_out: bool = False,
+        device: torch.device | str | None = None,
+    ) -> None:
+        check_factor(forgetting=forgetting)
+        if dtype not in (torch.float32, torch.float64):
+            raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
+        check_positive(out_features=out_features, folds=folds)
+        self.representation, self.forgetting, self.folds = representation, forgetting, folds
+        self.held_out = bool(held_out) and folds > 2
+        parts, features = 2 if self.held_out else folds, representation.features
+
+        def zeros(*shape: int, kind: torch.dtype = torch.float64) -> Tensor:
+            return torch.zeros(parts, *shape, dtype=kind, device=device)
+
+        self._gram = zeros(*representation.gram_shape, kind=dtype)
+        # The last column is the sum of z, as if there were a target of 1.
+        self._cross = zeros(features, out_features + 1, kind=dtype)
+        self._target_sum, self._target_energy = zeros(out_features), zeros(out_features)
+        self._counts = zeros(2)  # Σ s and Σ s²
+        self._torn = False
+
+    @torch.no_grad()
+    def update(
+        self,
+        x: Tensor,
+        targets: Tensor,
+        sample_weight: Tensor | None = None,
+        fold: Tensor | None = None,
+        *,
+        routes: Tensor | Routes | None = None,
+        forget: bool = True,
+    ) -> Self:
+        """Add rows to the sums, which stay unchanged if the rows are invalid.
+
+        Parameters
+        ----------
+        x : Tensor of shape (rows, n_0)
+            The inputs.
+        targets : Tensor of shape (rows, out_features)
+            The targets.
+        sample_weight : Tensor of shape (rows,), optional
+            Weights of the rows, 1 by default.
+        fold : Tensor of shape (rows,), optional
+            The fold of each row, from 0. By default a hash of the row.
+        routes : bool Tensor of shape (rows, units) or Routes, optional
+            The gates, where the representation has no weights for them. Routes must copy at most
+            one input row to each row of the targets.
+        forget : bool, default=True
+            Whether previous rows decay by ``forgetting``: not within rows that arrive together.
+
+        Returns
+        -------
+        Sums
+            The sums themselves.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the rows have the wrong shape or type, contain NaN or infinity, or would make the
+            sums leave the range of their type.
+        """
+        self._check_whole()
+        return self.add(self._checked(x, targets, sample_weight, routes), fold, forget)
+
+    @torch.no_grad()
+    def add(self, given: Given, fold: Tensor | None = None, forget: bool = True) -> Self:
+        """Add rows that have been validated; see :meth:`update`.
+
+        Parameters
+        ----------
+        given : Given
+            The rows.
+        fold : Tensor of shape (rows,), optional
+            The fold of each row.
+        forget : bool, default=True
+            Whether previous rows decay.
+
+        Returns
+        -------
+        Sums
+            The sums themselves.
+        """
+        self._check_whole()
+        self._check_range(
+            column_energies(given.rows.x, given.sample_weight),
+            column_energies(given.targets, given.sample_weight),
+        )
+        places = self._places(given, fold)
+        self._torn = True
+        if self.forgetting < 1 and forget:
+            for total in self._parts()[:-1]:
+                total *= self.forgetting
+            self._counts *= self._counts.new_tensor([self.forgetting, self.forgetting**2])
+        self._accumulate(given, places, 1)
+        self._torn = False
+        return self
+
+    @torch.no_grad()
+    def remove(
+        self,
+        x: Tensor,
+        targets: Tensor,
+        sample_weight: Tensor | None = None,
+        fold: Tensor | None = None,
+        *,
+        routes: Tensor | Routes | None = None,
+    ) -> Self:
+        """Subtract rows that were added before, as if they had never been there.
+
+        The sums then differ from those of the other rows by rounding errors only, so float64 is
+        advisable.
+
+        Parameters
+        ----------
+        x : Tensor of shape (rows, n_0)
+            The inputs.
+        targets : Tensor of shape (rows, out_features)
+            The targets.
+        sample_weight : Tensor of shape (rows,), optional
+            The weights they were added with, 1 by default.
+        fold : Tensor of shape (rows,), optional
+            The folds they were added to, by default a hash of the row.
+        routes : bool Tensor of shape (rows, units) or Routes, optional
+            The gates they were added with, where the representation has no weights for them.
+
+        Returns
+        -------
+        Sums
+            The sums themselves.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the rows are invalid, if the sums cannot contain them because more would be removed
+            than were added, or if previous rows have been forgotten in part.
+        """
+        self._check_whole()
+        given = self._checked(x, targets, sample_weight, routes)
+        if self.forgetting < 1:
+            raise ValueError(
+                f"rows cannot be removed with forgetting={self.forgetting}: their present weight "
+                "is unknown"
+            )
+        places, s = self._places(given, fold), given.weights().double()
+        removed = torch.zeros_like(self._counts)
+        removed.index_add_(0, places, torch.stack([s, s.square()], 1))
+        tolerance = 1e-9 * self._counts.clamp(min=1)
+        energies = column_energies(given.targets, given.sample_weight)
+        if ((removed - self._counts) > tolerance).any() or (
+            energies > self.target_energy * (1 + 1e-6) + 1e-9
+        ).any():
+            raise ValueError(
+                f"{len(s)} rows cannot be removed from {self.rows:g}: at least one of them "
+                "was not added with these values, targets and weights"
+            )
+        self._torn = True
+        self._accumulate(given, places, -1)
+        empty = self._counts[:, 0] <= tolerance[:, 0]
+        for total in self._parts():  # what is left of an empty fold is rounding error
+            total[empty] = 0
+        self._torn = False
+        return self
+
+    def solve(self, alpha: Alpha = "mean", *, fit_intercept: bool = False) -> Solution:
+        """Return ``W = (C + λI)⁻¹ S``, by Cholesky factorisation.
+
+        The sums stay as they are and can be updated further.
+
+        Parameters
+        ----------
+        alpha : float, str or a sequence of these, default="mean"
+            The penalty λ: a number; "mean", the mean of the diagonal of C, or a multiple of it such
+            as "0.1 mean"; several of these; or "cv" for a range of multiples. One of several is
+            chosen by exact cross-validation with the sums of the folds.
+        fit_intercept : bool, default=False
+            Whether to add an intercept that is not penalised. C and S are then centred.
+
+        Returns
+        -------
+        Solution
+            The readout, with the λ that was used.
+
+        Raises
+        ------
+        ValueError
+            If there are no rows, if there are several λ but no folds, or if the system is singular
+            to working precision.
+        """
+        self._check_whole()
+        check_some_rows(self.rows)
+        moments = self.moments()
+        if fit_intercept and isinstance(self.representation, Columns):
+            warn_of_large_means(moments)
+        solution = solve_moments(moments, alpha, fit_intercept, first_only=self.held_out)
+        return solution.shaped(self.representation)
+
+    def moments(self) -> list[Moments]:
+        """Return the sums of each fold, without copying them.
+
+        Returns
+        -------
+        list of Moments
+            One per fold; with ``held_out``, those of the first fold and those of all others.
+        """
+        result = []
+        for gram, cross, sums, energy, counts in zip(*self._parts(), strict=True):
+            rows, squares = counts.tolist()
+            products = (cross[:, :-1], cross[:, -1], sums, energy)
+            result.append(Moments(gram, *products, rows, squares, self.representation))
+        return result
+
+    def merge(self, other: Self) -> Self:
+        """Add the sums of other rows.
+
+        Parameters
+        ----------
+        other : Sums
+            The sums to add. They are not modified.
+
+        Returns
+        -------
+        Sums
+            The sums themselves.
+
+        Raises
+        ------
+        ValueError
+            If representations, outputs, folds, forgetting or devices differ.
+        """
+        self._check_whole()
+        other._check_whole()
+        if different := self.representation.differences(other.representation):
+            raise ValueError(f"the sums cannot be merged: {different}")
+        for name in ("out_features", "folds", "held_out", "forgetting"):
+            if getattr(self, name) != getattr(other, name):
+                mine, theirs = getattr(self, name), getattr(other, name)
+                raise ValueError(f"{name} differ: {mine} and {theirs}")
+        if self._gram.device != other._gram.device:
+            raise ValueError(f"the sums are on {self._gram.device} and {other._gram.device}")
+        self._check_range(other._diagonals().sum(0), other.target_energy)
+        self._torn = True
+        for mine, theirs in zip(self._parts(), other._parts(), strict=True):
+            mine += theirs
+        self._torn = False
+        return self
+
+    def all_reduce(self) -> Self:
+        """Sum over all ranks of ``torch.distributed``.
+
+        Each rank updates with its own rows first. Afterwards all ranks hold the same sums.
+
+        Returns
+        -------
+        Sums
+            The sums themselves.
+
+        Raises
+        ------
+        ValueError
+            If there is no process group. The sums stay as they are.
+        """
+        from torch import distributed
+
+        self._check_whole()
+        if not distributed.is_initialized():
+            raise ValueError(
+                "there is no process group to sum over; call "
+                "torch.distributed.init_process_group first"
+            )
+        self._torn = True
+        for total in self._parts():
+            distributed.all_reduce(total)
+        self._torn = False
+        return self
+
+    def retarget(
+        self, columns: Sequence[int], signs: Sequence[float], offsets: Sequence[float]
+    ) -> Self:
+        """Return the sums of ``t'_j = signs_j · t_{columns_j} + offsets_j`` in place of t.
+
+        Parameters
+        ----------
+        columns : sequence of int
+            For each new output, the old one it comes from.
+        signs : sequence of float
+            Its factors. A factor of 0 gives a constant target, such as −1 for a class that no row
+            belonged to.
+        offsets : sequence of float
+            What is added.
+
+        Returns
+        -------
+        Sums
+            New sums.
+        """
+        self._check_whole()
+        device = self._cross.device
+        sign = torch.tensor(signs, dtype=torch.float64, device=device)
+        offset = torch.tensor(offsets, dtype=torch.float64, device=device)
+        index, rows = torch.tensor(columns, device=device), self._counts[:, :1]
+        sums, energy = sign * self._target_sum[:, index], sign**2 * self._target_energy[:, index]
+        z = self._cross[..., -1:]
+        cross = self._cross[..., index] * sign.to(z) + z * offset.to(z)
+        result = self.copy()
+        result._target_energy = energy + 2 * offset * sums + rows * offset**2
+        result._target_sum = sums + rows * offset
+        result._cross = torch.cat([cross, z], dim=-1)
+        return result
+
+    def copy(self) -> Self:
+        """Return sums with memory of their own.
+
+        Returns
+        -------
+        Sums
+            The copy.
+        """
+        result = copy(self)
+        for name, total in zip(PARTS, self._parts(), strict=True):
+            setattr(result, f"_{name}", total.clone())
+        return result
+
+    def empty(self, out_features: int | None = None) -> Self:
+        """Return the same sums without rows.
+
+        Parameters
+        ----------
+        out_features : int, optional
+            Number of columns of the targets, by default the same.
+
+        Returns
+        -------
+        Sums
+        """
+        result, outputs = copy(self), self.out_features if out_features is None else out_features
+        Sums.__init__(
+            result,
+            self.representation,
+            outputs,
+            dtype=self.dtype,
+            forgetting=self.forgetting,
+            folds=self.folds,
+            held_out=self.held_out,
+            device=self._gram.device,
+        )
+        return result
+
+    def save(self, path: str | Path) -> None:
+        """Save the sums as a safetensors file, atomically.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file to write. An existing file is replaced only when the new one is complete.
+        """
+        self._check_whole()
+        persistence.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Load sums that :meth:`save` wrote.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file to read.
+
+        Returns
+        -------
+        Sums
+            The sums, which can be updated further.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged or holds something else.
+        """
+        found: Self = persistence.load(path, cls)
+        return found
+
+    def state(self) -> dict[str, Any]:
+        """Return representation, options and sums."""
+        kept = {name: getattr(self, name) for name in ("forgetting", "folds", "held_out")}
+        parts = dict(zip(PARTS, self._parts(), strict=True))
+        return {"representation": self.representation, **kept, "sums": parts}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Return the sums of a state, or raise if they are inconsistent."""
+        parts: dict[str, Tensor] = state["sums"]
+        if set(parts) != set(PARTS):
+            raise ValueError(f"it holds {', '.join(sorted(parts))}; expected {', '.join(PARTS)}")
+        kept = {name: state[name] for name in ("forgetting", "folds", "held_out")}
+        out, gram = parts["target_energy"].shape[-1], parts["gram"]
+        result = cls.__new__(cls)
+        Sums.__init__(
+            result, state["representation"], out, dtype=gram.dtype, device=gram.device, **kept
+        )
+        for name, mine in zip(PARTS, result._parts(), strict=True):
+            theirs = parts[name]
+            if (theirs.shape, theirs.dtype) != (mine.shape, mine.dtype):
+                raise ValueError(
+                    f"{name} is {theirs.dtype} of shape {tuple(theirs.shape)}, "
+                    f"expected {mine.dtype} of shape {tuple(mine.shape)}"
+                )
+            if not theirs.isfinite().all():
+                raise ValueError(f"{name} contains NaN or infinity")
+            setattr(result, f"_{name}", theirs)
+        if (parts["counts"] < 0).any():
+            raise ValueError(f"the number of rows is {result.rows}")
+        return result
+
+    @property
+    def out_features(self) -> int:
+        """Number of columns of the targets."""
+        return self._target_sum.shape[1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Data type of the sums."""
+        return self._gram.dtype
+
+    @property
+    def gram(self) -> Tensor:
+        """The matrix C, packed."""
+        return self._gram[0] if len(self._gram) == 1 else self._gram.sum(0)
+
+    @property
+    def cross(self) -> Tensor:
+        """The matrix S."""
+        return self._cross.sum(0)[..., :-1]
+
+    @property
+    def target_energy(self) -> Tensor:
+        """``Σ s t²`` over all rows, in float64."""
+        return self._target_energy.sum(0)
+
+    @property
+    def target_sum(self) -> Tensor:
+        """``Σ s t`` over all rows, in float64."""
+        return self._target_sum.sum(0)
+
+    @property
+    def rows(self) -> float:
+        """Sum of the sample weights."""
+        return float(self._counts[:, 0].sum())
+
+    @property
+    def weight_squares(self) -> float:
+        """Sum of the squared sample weights."""
+        return float(self._counts[:, 1].sum())
+
+    def mean_diagonal(self) -> float:
+        """Return the mean of the diagonal of ``C``, the paper's choice of λ.
+
+        Returns
+        -------
+        float
+            The mean.
+        """
+        return float(self._diagonals().sum(0).mean())
+
+    def _parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        return self._gram, self._cross, self._target_sum, self._target_energy, self._counts
+
+    def _diagonals(self) -> Tensor:
+        return torch.stack([self.representation.diagonal(gram) for gram in self._gram])
+
+    def _checked(
+        self,
+        x: Tensor,
+        targets: Tensor,
+        sample_weight: Tensor | None,
+        routes: Tensor | Routes | None,
+    ) -> Given:
+        """Return validated rows with their gates."""
+        dtype, device = self.dtype, self._gram.device
+        return check_rows(
+            x, targets, self.representation, sample_weight, routes, self.out_features, dtype, device
+        )
+
+    def _places(self, given: Given, fold: Tensor | None) -> Tensor:
+        """Return which of the kept sums each row belongs to."""
+        count = len(given.rows)
+        if len(self._gram) == 1:
+            return torch.zeros(count, dtype=torch.int64, device=given.targets.device)
+        if fold is None:
+            fold = fold_of_hashes(self.representation.hashes(given.rows), self.folds)
+        if not isinstance(fold, Tensor) or fold.is_floating_point():
+            kind = f"{fold.dtype}" if isinstance(fold, Tensor) else type(fold).__name__
+            raise TypeError(f"fold must be a tensor of integers, got {kind}")
+        check_shape("fold", fold, (count,), "(rows,)")
+        if len(fold) and not 0 <= int(fold.min()) <= int(fold.max()) < self.folds:
+            raise ValueError(f"fold must contain numbers from 0 to {self.folds - 1}")
+        return (fold > 0).long() if self.held_out else fold.long()
+
+    def _accumulate(self, given: Given, places: Tensor, sign: int) -> None:
+        """Add rows, or subtract them, to the sums of their folds."""
+        for part in range(len(self._gram)):
+            one = len(self._gram) == 1
+            rows = given if one else given.at((places == part).nonzero().flatten())
+            for start in range(0, len(rows.targets), BLOCK_ROWS):
+                self._accumulate_block(part, rows.at(slice(start, start + BLOCK_ROWS)), sign)
+
+    def _accumulate_block(self, part: int, given: Given, sign: int) -> None:
+        rows, goal, exact = given.rows, given.targets, given.weights().double()
+        self._target_sum[part] += sign * (exact @ goal.double())
+        self._target_energy[part] += sign * (exact @ goal.double().square())
+        self._counts[part] += sign * torch.stack([exact.sum(), exact.square().sum()])
+        goal = torch.nn.functional.pad(goal, (0, 1), value=1.0)
+        with torch.autocast(goal.device.type, enabled=False):
+            if given.sample_weight is not None:  # rows and targets times √s
+                root = given.sample_weight[:, None].sqrt()
+                rows, goal = rows.times(root), goal * root
+            gram, cross = self._gram[part], self._cross[part]
+            self.representation.accumulate(gram, cross, rows, goal, sign)
+
+    def _check_range(self, *energies: Tensor) -> None:
+        """Raise if adding sums of squares to the present ones would leave the range of the type."""
+        limits = torch.finfo(self.dtype)
+        before = float(self._diagonals().sum(0).max()), float(self.target_energy.max())
+        for name, energy, old in zip(("x", "targets"), energies, before, strict=True):
+            new = float(energy.max()) if len(energy) else 0.0
+            if not new + old < limits.max / 4:
+                raise ValueError(
+                    f"{name} is so large that sums of its squares, added to the previous sums, "
+                    f"overflow {self.dtype}; scale it down or use float64"
+                )
+            if name == "x" and 0 < new + old < limits.tiny / limits.eps:
+                raise ValueError(
+                    "x is so small that its squares, multiplied by the sample weights, underflow "
+                    f"{self.dtype}; scale it up or use float64"
+                )
+
+    def _check_whole(self) -> None:
+        if self._torn:
+            raise RuntimeError(
+                "an update was interrupted, so the sums are inconsistent; "
+                "start again or load saved statistics"
+            )
