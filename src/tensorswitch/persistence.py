@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -28,7 +28,10 @@ __all__ = ["load", "load_with_notes", "save", "saved_as"]
 
 FORMAT, VERSION = "tensorswitch", 1
 # Imported in this order when a file holds a kind that is not known yet.
-HOMES = "switches preprocessing linear features models training kernel_ridge estimators tables"
+HOMES = (
+    "switches preprocessing linear ridge features models training kernel_ridge estimators tables "
+    "compare"
+)
 DAMAGES = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, MemoryError)
 
 
@@ -44,6 +47,13 @@ class Saveable(Protocol):
     def from_state(cls, state: dict[str, Any]) -> Self:
         """Make the object again."""
         ...
+
+
+class Snapshot(NamedTuple):
+    """A state in place of the object it was taken of, where ``state`` had options."""
+
+    of: type[Saveable]
+    state: dict[str, Any]
 
 
 _kinds: dict[str, type[Saveable]] = {}
@@ -87,7 +97,7 @@ def saved_as(kind: str) -> Callable[[Class], Class]:
     return register
 
 
-def save(value: Saveable, path: str | Path, **notes: Any) -> None:
+def save(value: Saveable | Snapshot, path: str | Path, **notes: Any) -> None:
     """Write an object to a safetensors file, atomically.
 
     Parameters
@@ -244,11 +254,18 @@ def _encode(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, list) or type(value) is tuple:
         items = [_encode(v, f"{dot}{i}", tensors) for i, v in enumerate(value)]
         return items if isinstance(value, list) else {"tuple": items}
-    kind = getattr(type(value), "saved_kind", None)
-    if _kinds.get(kind or "") is not type(value):
-        raise TypeError(f"{place or 'the object'} is {_described(value)}, which cannot be saved")
-    state = {k: _encode(v, f"{dot}{k}", tensors) for k, v in value.state().items()}
-    return {"kind": kind, "state": state}
+    if not isinstance(value, Snapshot):
+        if not is_saveable(value):
+            name = place or "the object"
+            raise TypeError(f"{name} is {_described(value)}, which cannot be saved")
+        value = Snapshot(type(value), value.state())
+    state = {k: _encode(v, f"{dot}{k}", tensors) for k, v in value.state.items()}
+    return {"kind": value.of.saved_kind, "state": state}  # type: ignore[attr-defined]
+
+
+def is_saveable(value: Any) -> bool:
+    """Return whether the class of an object is registered, and not only a base of it."""
+    return _kinds.get(getattr(type(value), "saved_kind", "")) is type(value)
 
 
 def _encode_array(value: np.ndarray, place: str, tensors: dict[str, Tensor]) -> Any:

@@ -91,7 +91,7 @@ def test_removed_images_leave_no_trace(digits):
 def test_mirror_images_count_as_rows(digits):
     images, y = digits
     flipped = TSConvRidgeClassifier(**{**SMALL, "flips": True}).fit(images[:300], y[:300])
-    assert flipped._sums().rows == 600
+    assert flipped.n_samples_seen_ == 300
     mirrored = flipped.decision_function(images[:300, :, ::-1])
     truth = mirrored.argmax(1) == y[:300]
     assert truth.mean() > 0.9

@@ -1,204 +1,415 @@
-"""The steps before a ridge readout: scaling, principal components, a constant input and gates."""
+"""What comes before a ridge readout: from the rows of a user to those of a representation.
+
+    x ↦ ((x − centre) · factor − mean) B ↦ z = φ(…)
+
+A front is fitted once, on all rows or on the first chunk, and never changes: sums over rows of the
+same front can be added and subtracted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
-from scipy import sparse
-from torch import Tensor
+from torch import Tensor, nn
 
 from tensorswitch._checks import check_positive, from_numpy
-from tensorswitch.estimators._inputs import TOO_LARGE
-from tensorswitch.switches import ReLU, Switch, draw_gates
+from tensorswitch.estimators._modules import Steps, linear_module
+from tensorswitch.explain import Explanation
+from tensorswitch.linear import Columns, Copies, Representation, Solution
+from tensorswitch.linear._dual import leave_one_out
+from tensorswitch.linear._problem import Problem
+from tensorswitch.nn import TensorSwitching
+from tensorswitch.persistence import saved_as
+from tensorswitch.preprocessing import (
+    PrincipalComponents,
+    Scaling,
+    column_moments,
+    dense_blocks,
+)
+from tensorswitch.switches import Switch, as_switch, combine_gates, draw_gates
 
-__all__ = ["Front", "Scaling", "moments", "rows_of"]
-
-BLOCK_BYTES = 1 << 26  # of dense rows made at a time
-CONSTANT = 1e-10  # a deviation that is smaller, relative to the values, is rounding error
+CHUNK_BYTES = 1 << 27  # of features made at a time
+BLOCK = 1 << 26  # numbers of effective weights held at a time
 
 
-class Scaling(NamedTuple):
-    """``(x − centre) · factor`` of each column.
+class Front(Protocol):
+    """The steps between rows as they are given and the rows of a representation.
 
-    ``name`` is "columns" if each has a factor of its own, "common" if all have the same, "given"
-    if the user passed them, and "none".
+    ``variants`` yields the inputs of rows and of whatever else stands for the same rows, such as
+    mirror images, of which there are ``count`` in all.
     """
 
-    name: str
-    centre: np.ndarray | None
-    factor: np.ndarray | None
+    @property
+    def scaling(self) -> Scaling: ...
 
-    @classmethod
-    def fit(cls, name: str, centre: np.ndarray, deviation: np.ndarray, size: np.ndarray) -> Scaling:
-        """Return the scaling for means, standard deviations and root mean squares of columns."""
-        if name == "none":
-            return cls(name, None, None)
-        varies = deviation > CONSTANT * size
-        if name == "common":
-            square = np.square(deviation[varies]).mean() if varies.any() else 1.0
-            deviation = np.full_like(deviation, np.sqrt(square))
-        factor = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=varies)
-        return cls(name, centre, factor)
+    @property
+    def representation(self) -> Representation: ...
 
-    @classmethod
-    def given(cls, moments: Any, features: int) -> Scaling:
-        """Return the scaling by a pair of means and standard deviations."""
-        try:
-            if isinstance(moments, str):
-                raise TypeError("a word is no pair")
-            centre, deviation = (np.broadcast_to(np.asarray(m, float), features) for m in moments)
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                "standardize must be True, False, 'auto', 'columns', 'common', or a pair of means "
-                f"and standard deviations with {features} numbers each; got {moments!r}"
-            ) from error
-        if not (
-            np.isfinite(centre).all() and np.isfinite(deviation).all() and (deviation >= 0).all()
-        ):
-            raise ValueError("the means and standard deviations of standardize must be finite")
-        return cls.fit("columns", centre, deviation, np.abs(centre))._replace(name="given")
+    @property
+    def dtype(self) -> torch.dtype: ...
 
-    def __call__(self, X: np.ndarray) -> np.ndarray:
-        if self.centre is None or self.factor is None:
-            return X
-        result: np.ndarray = ((X - self.centre) * self.factor).astype(X.dtype)
-        return result
+    @property
+    def count(self) -> int: ...
 
-    def ignored(self, X: Any) -> np.ndarray:
-        """Return the columns that were constant when the scaling was fitted, but vary in X."""
-        if self.centre is None or self.factor is None:
-            return np.empty(0, dtype=np.int64)
-        columns = np.flatnonzero(self.factor == 0)
-        centre = self.centre[columns]
-        varies = np.zeros(len(columns), dtype=bool)
-        for _, rows in rows_of(X[:, columns]):
-            varies |= (np.abs(rows - centre) > 1e-6 * np.abs(centre)).any(0)
-        return columns[varies]
+    def __call__(self, X: Any) -> Tensor: ...
+
+    def variants(self, X: Any) -> Iterator[Tensor]: ...
+
+    def chunks(self, rows: int) -> list[slice]: ...
+
+    def ignored(self, X: Any) -> np.ndarray: ...
+
+    def explain(self, X: Any, solution: Solution) -> Explanation: ...
+
+    def module(self, solution: Solution) -> nn.Sequential: ...
+
+    @property
+    def input_shape(self) -> tuple[int, ...]: ...
+
+    def state(self) -> dict[str, Any]: ...
 
 
-class Front(NamedTuple):
-    """The steps before the readout.
+@dataclass(frozen=True)
+class GateSettings:
+    """What ``gates="auto"`` aims at, chosen by ``benchmarks.tables``: features in all, and limits.
+
+    The kind of scaling is chosen on ``rows``, where a common factor must be better than ``better``.
+    """
+
+    features: int = 4096
+    fewest: int = 16
+    most: int = 256
+    rows: int = 600
+    better: float = 0.98
+    tried: tuple[str, ...] = tuple(f"{10.0**k} mean" for k in range(3, -5, -1))
+
+
+SETTINGS = GateSettings()
+
+
+@saved_as("gated-inputs")
+@dataclass(frozen=True, eq=False)
+class GatedInputs:
+    """Scaling, principal components and a constant input, in front of copies by random gates.
 
     Parameters
     ----------
     scaling : Scaling
         Of the columns.
-    mean, basis : ndarray or None
-        Principal components of the scaled columns, times a factor.
+    components : PrincipalComponents or None
+        Of the scaled columns.
     intercept : bool
         Whether a constant input is appended.
-    gate_weights : list of Tensor
-        The gate weights of each layer.
-    switch : Switch
-        The rule that opens the gates.
+    representation : Copies
+        The gates.
     """
 
     scaling: Scaling
-    mean: np.ndarray | None
-    basis: np.ndarray | None
+    components: PrincipalComponents | None
     intercept: bool
-    gate_weights: list[Tensor]
-    switch: Switch = ReLU()
+    representation: Copies
+    count = 1
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of inputs and sums."""
+        return self.representation.gate_weights[0].dtype
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The number of columns."""
+        if self.components is not None:
+            return (len(self.components.mean),)
+        return (self.representation.in_features - self.intercept,)
 
     def __call__(self, X: Any) -> Tensor:
         """Return the inputs of the gates, of shape (rows, n_0), made block by block."""
-        n_in = self.gate_weights[0].shape[1]
-        result = self.gate_weights[0].new_empty(X.shape[0], n_in)
-        for part, rows in rows_of(X):
+        result = torch.empty(
+            X.shape[0], self.representation.in_features, dtype=self.dtype, device="cpu"
+        )
+        for part, rows in dense_blocks(X):
             rows = self.scaling(rows)
-            if self.basis is not None:
-                rows = (rows - self.mean) @ self.basis
+            if self.components is not None:
+                rows = self.components(rows)
             result[part, : rows.shape[1]] = from_numpy(np.ascontiguousarray(rows))
         if self.intercept:
             result[:, -1] = 1
         return result
 
-    @classmethod
-    def fit(
-        cls,
-        X: Any,
-        weight: np.ndarray | None,
-        scaling: Scaling,
-        components: int | None,
-        intercept: bool,
-        gates: list[int],
-        switch: Switch,
-        seed: int,
-    ) -> Front:
-        """Fit principal components and draw gate weights from Glorot's uniform distribution."""
-        mean = basis = None
-        features = X.shape[1]
-        if components is not None:
-            mean, basis = _components(X, weight, scaling, components)
-            features = basis.shape[1]
-        n_in = features + intercept
-        generator = torch.Generator().manual_seed(seed)
-        dtype = torch.float32 if X.dtype == np.float32 else torch.float64
-        gate_weights = draw_gates(n_in, gates, generator, dtype, switch)
-        if intercept:
-            # In the first layer the constant input, above it the unit that is always 1. All of its
-            # pieces have the same score, of which the first one wins.
-            constant = n_in - 1
-            for w in gate_weights:
-                w[: switch.pieces] = 0
-                w[: switch.pieces, constant] = 1
-                constant = 0
-        return cls(scaling, mean, basis, intercept, gate_weights, switch)
+    def variants(self, X: Any) -> Iterator[Tensor]:
+        """Yield the inputs of the rows."""
+        yield self(X)
 
+    def chunks(self, rows: int) -> list[slice]:
+        """Return all rows at once: their inputs take no more room than they do."""
+        return [slice(0, rows)]
 
-def rows_of(X: Any) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield blocks of rows as arrays, so that sparse rows are never dense all at once."""
-    step = max(1, BLOCK_BYTES // (max(1, X.shape[1]) * X.dtype.itemsize))
-    for start in range(0, X.shape[0], step):
-        part = slice(start, min(start + step, X.shape[0]))
-        rows = X[part]
-        yield part, rows.toarray() if sparse.issparse(rows) else rows
+    def ignored(self, X: Any) -> np.ndarray:
+        """Return the columns that were constant, but vary in other rows."""
+        return self.scaling.ignored(X)
 
+    def gates(self, X: Any) -> tuple[Tensor, ...]:
+        """Return which gates rows open, layer by layer."""
+        return self.representation.rows(self(X)).gates
 
-def moments(X: Any, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return means, standard deviations and root mean squares of the columns, with weights."""
-    with np.errstate(over="ignore"):
-        mean, square = _average(X, weight, lambda rows: rows), _average(X, weight, np.square)
-        spread = _average(X, weight, lambda rows: np.square(rows - mean))
-    if not (np.isfinite(square).all() and np.isfinite(spread).all()):
-        raise ValueError(TOO_LARGE)
-    return mean, np.sqrt(spread), np.sqrt(square)
+    def explain(self, X: np.ndarray, solution: Solution) -> Explanation:
+        """Return ``W_eff(x)_oi x_i``, the share of each column in each output."""
+        *_, n_in, outputs = solution.weight.shape
+        chains = solution.weight.flatten(0, -3).flatten(1)
+        basis, mean, start = self._at_zero(n_in)
+        parts, constants = [], []
+        step = max(1, BLOCK // (n_in * outputs + len(chains)))
+        for begin in range(0, len(X), step):
+            some = X[begin : begin + step]
+            gates = combine_gates(self.gates(some)).to(chains)
+            effective = (gates @ chains).view(len(some), n_in, outputs)
+            scaled = self.scaling(some)
+            rows = from_numpy(scaled if mean is None else scaled - mean)
+            slopes = effective[:, : rows.shape[1]]
+            if basis is not None:
+                slopes = torch.einsum("fi,rio->rfo", basis, effective[:, : basis.shape[1]])
+            parts.append(slopes.transpose(1, 2) * rows[:, None])
+            constants.append(start @ effective)
+        constant = torch.cat(constants)
+        if solution.intercept is not None:
+            constant = constant + solution.intercept.to(constant)
+        return Explanation(torch.cat(parts).numpy(), constant.numpy())
 
+    def _at_zero(self, n_in: int) -> tuple[Tensor | None, np.ndarray | None, Tensor]:
+        """Return ``B``, what is subtracted from scaled rows, and the inputs of a row of zeros.
 
-def _average(
-    X: Any, weight: np.ndarray | None, of: Callable[[np.ndarray], np.ndarray]
-) -> np.ndarray:
-    """Return the weighted mean over the rows, in float64."""
-    total, count = np.zeros(X.shape[1]), 0.0
-    for part, rows in rows_of(X):
-        s = np.ones(len(rows)) if weight is None else weight[part].astype(np.float64)
-        total, count = total + s @ of(rows.astype(np.float64)), count + s.sum()
-    result: np.ndarray = total / max(count, np.finfo(float).tiny)
-    return result
+        The inputs are ``(scaled(x) − mean) B + start``. Rows that are scaled have their centre at
+        zero; the mean is subtracted from others.
+        """
+        start = torch.zeros(n_in, dtype=self.dtype, device="cpu")
+        if self.intercept:
+            start[-1] = 1
+        if self.components is None:
+            return None, None, start
+        mean, basis = self.components.mean, self.components.basis
+        if self.scaling.centre is None:
+            return from_numpy(basis), mean, start
+        start[: basis.shape[1]] = -from_numpy(mean @ basis)
+        return from_numpy(basis), None, start
 
-
-def _components(
-    X: Any, weight: np.ndarray | None, scaling: Scaling, count: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean of the scaled rows and their leading principal components."""
-    check_positive(components=count)
-    if count > min(X.shape):
-        raise ValueError(
-            f"components={count} exceeds the smaller of {X.shape[0]} rows and {X.shape[1]} features"
+    def module(self, solution: Solution) -> nn.Sequential:
+        """Return the steps and the readout as one torch module."""
+        copies = self.representation
+        steps = Steps.of(self.scaling, self.components, float(self.intercept), self.dtype)
+        readout = TensorSwitching(
+            copies.in_features,
+            list(copies.sizes),
+            solution.weight.shape[-1],
+            switch=copies.switch,
+            dtype=self.dtype,
+            device="cpu",
         )
-    mean = _average(X, weight, lambda rows: scaling(rows))
-    moment, total = np.zeros((X.shape[1], X.shape[1])), 0.0
-    for part, rows in rows_of(X):
-        centred = scaling(rows.astype(np.float64)) - mean
-        s = np.ones(len(rows)) if weight is None else weight[part].astype(np.float64)
-        moment += (centred * s[:, None]).T @ centred
-        total += s.sum()
-    values, vectors = np.linalg.eigh(moment)
-    basis = vectors[:, ::-1][:, : int(count)]
-    if scaling.name != "none":  # a mean square of 1, as that of the constant input
-        square = values[::-1][: int(count)].mean() / max(total, np.finfo(float).tiny)
-        basis = basis / (np.sqrt(square) if square > 0 else 1.0)
-    return mean.astype(X.dtype), np.ascontiguousarray(basis.astype(X.dtype))
+        with torch.no_grad():
+            for parameter, given in zip(readout.gate_weights, copies.gate_weights, strict=True):
+                parameter.copy_(given)
+            readout.weight.copy_(solution.weight)
+            assert readout.bias is not None
+            readout.bias.zero_()
+            if solution.intercept is not None:
+                readout.bias.copy_(solution.intercept)
+        return nn.Sequential(steps, readout)
+
+    def state(self) -> dict[str, Any]:
+        """Return the steps."""
+        return {
+            "scaling": self.scaling,
+            "components": self.components,
+            "intercept": self.intercept,
+            "representation": self.representation,
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Return the front of a state."""
+        return cls(**state)
+
+
+@saved_as("scaled-columns")
+@dataclass(frozen=True, eq=False)
+class ScaledColumns:
+    """Scaling, in front of a readout of the columns themselves."""
+
+    scaling: Scaling
+    representation: Columns
+    dtype: torch.dtype
+    count = 1
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The number of columns."""
+        return self.representation.shape
+
+    def __call__(self, X: Any) -> Tensor:
+        """Return the scaled columns, made block by block."""
+        result = torch.empty(X.shape, dtype=self.dtype, device="cpu")
+        for part, rows in dense_blocks(X):
+            result[part] = from_numpy(np.ascontiguousarray(self.scaling(rows)))
+        return result
+
+    def variants(self, X: Any) -> Iterator[Tensor]:
+        """Yield the scaled columns of the rows."""
+        yield self(X)
+
+    def chunks(self, rows: int) -> list[slice]:
+        """Return parts whose scaled columns fit into memory."""
+        return chunks_of(rows, self.representation.features, self.dtype)
+
+    def ignored(self, X: Any) -> np.ndarray:
+        """Return the columns that were constant, but vary in other rows."""
+        return self.scaling.ignored(X)
+
+    def explain(self, X: np.ndarray, solution: Solution) -> Explanation:
+        """Return the scaled value of each column times its weight."""
+        share = self(X)[:, None, :] * solution.weight.t()
+        constant = np.zeros(share.shape[:2])
+        return Explanation(
+            share.numpy(),
+            constant if solution.intercept is None else constant + solution.intercept.numpy(),
+        )
+
+    def module(self, solution: Solution) -> nn.Sequential:
+        """Return the steps and the readout as one torch module."""
+        steps = Steps.of(self.scaling, None, 0.0, self.dtype)
+        return nn.Sequential(steps, linear_module(solution.weight, solution.intercept))
+
+    def state(self) -> dict[str, Any]:
+        """Return the steps."""
+        return {
+            "scaling": self.scaling,
+            "representation": self.representation,
+            "dtype": self.dtype,
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Return the front of a state."""
+        return cls(**state)
+
+
+def chunks_of(rows: int, features: int, dtype: torch.dtype) -> list[slice]:
+    """Return parts of rows whose features take no more than ``CHUNK_BYTES``."""
+    step = max(64, CHUNK_BYTES // (features * dtype.itemsize))
+    return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
+
+
+def fit_scaled_columns(X: Any, weight: np.ndarray | None, standardize: Any) -> ScaledColumns:
+    """Return the front of given features, scaled as ``standardize`` says."""
+    if isinstance(standardize, bool | np.bool_):
+        scaling = Scaling.fit(X, weight, "columns" if standardize else "none")
+    else:
+        scaling = Scaling.given(standardize, X.shape[1])
+    return ScaledColumns(scaling, Columns(X.shape[1]), _type_of(X))
+
+
+def fit_gated_inputs(
+    X: Any,
+    targets: np.ndarray,
+    weight: np.ndarray | None,
+    hashes: Tensor,
+    *,
+    gates: Any,
+    switch: Switch | str,
+    standardize: Any,
+    components: int | None,
+    intercept: bool,
+    seed: int,
+) -> GatedInputs:
+    """Draw gates, and fit scaling and principal components to the first rows."""
+    n_in = (X.shape[1] if components is None else _checked_components(components, X)) + intercept
+    rule = as_switch(switch)
+    copies = _draw(n_in, _sizes(gates, n_in, rule), rule, _type_of(X), intercept, seed)
+
+    def front(scaling: Scaling) -> GatedInputs:
+        # Components have a mean square of 1 where they are scaled, as the constant input has.
+        unit, found = scaling.kind != "none", None
+        if components is not None:
+            found = PrincipalComponents.fit(X, components, weight, scaling, unit)
+        return GatedInputs(scaling, found, intercept, copies)
+
+    kinds = {"columns": "columns", "common": "common", True: "columns", False: "none"}
+    if not isinstance(standardize, str | bool | np.bool_):
+        return front(Scaling.given(standardize, X.shape[1]))
+    if standardize != "auto":
+        if standardize not in kinds:
+            Scaling.given(standardize, X.shape[1])  # raises
+        return front(Scaling.fit(X, weight, kinds[standardize]))
+    moments = column_moments(X, weight)
+    some = _lowest_rows(hashes, weight, SETTINGS.rows)
+    rows, t = X[some], from_numpy(np.ascontiguousarray(targets[some].astype(np.float64)))
+    s = None if weight is None else from_numpy(weight[some])
+    exact = Copies([w.double() for w in copies.gate_weights], rule)
+    found, errors = {}, {}
+    for kind in ("columns", "common"):
+        found[kind] = front(Scaling.of_moments(moments, kind))
+        x, alike = found[kind](rows).double(), hashes[torch.from_numpy(some)]
+        problem = Problem.checked(x, t, exact, s, hashes=alike)
+        errors[kind] = leave_one_out(problem, SETTINGS.tried, intercept)
+    # Scaling each column is the usual choice; a common factor must be clearly better.
+    return found["common" if errors["common"] < SETTINGS.better * errors["columns"] else "columns"]
+
+
+def _type_of(X: Any) -> torch.dtype:
+    """Return the type of inputs and sums, which is that of the rows."""
+    return torch.float32 if X.dtype == np.float32 else torch.float64
+
+
+def _checked_components(components: int, X: Any) -> int:
+    """Return the number of components, before gates are drawn for it."""
+    check_positive(components=components)
+    if components > min(X.shape):
+        raise ValueError(
+            f"components={components} exceeds the smaller of {X.shape[0]} rows and "
+            f"{X.shape[1]} features"
+        )
+    return int(components)
+
+
+def _sizes(gates: Sequence[int] | int | str, n_in: int, switch: Switch) -> list[int]:
+    """Return the number of gates of each layer."""
+    if isinstance(gates, str):
+        if gates != "auto":
+            raise ValueError(f"gates must be 'auto' or numbers of gates, got {gates!r}")
+        found = min(SETTINGS.most, max(SETTINGS.fewest, SETTINGS.features // n_in))
+        return [max(switch.pieces, found - found % switch.pieces)]
+    sizes: list[Any] = [gates] if np.ndim(gates) == 0 else list(gates)  # type: ignore[arg-type]
+    if not sizes:
+        raise ValueError("gates is empty: give the number of gates of at least one layer")
+    for size in sizes:
+        check_positive(gates=size)
+        switch.check_gates(size)
+    return [int(size) for size in sizes]
+
+
+def _draw(
+    n_in: int, sizes: list[int], switch: Switch, dtype: torch.dtype, intercept: bool, seed: int
+) -> Copies:
+    """Draw gate weights from Glorot's uniform distribution; with an intercept, one is always open.
+
+    The first gate of the first layer then sees the constant input, above it the unit that is
+    always 1. All of its pieces have the same score, of which the first one wins.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    gate_weights = draw_gates(n_in, sizes, generator, dtype, switch)
+    constant = n_in - 1
+    for w in gate_weights if intercept else []:
+        w[: switch.pieces] = 0
+        w[: switch.pieces, constant] = 1
+        constant = 0
+    return Copies(gate_weights, switch)
+
+
+def _lowest_rows(hashes: Tensor, weight: np.ndarray | None, count: int) -> np.ndarray:
+    """Return the rows with the lowest hashes, which neither order nor repetition changes."""
+    used = np.ones(len(hashes), bool) if weight is None else weight > 0
+    values = hashes.numpy()
+    kept = np.unique(values[used])[:count]
+    return np.flatnonzero(used & np.isin(values, kept))

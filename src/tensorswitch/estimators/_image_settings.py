@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tensorswitch.features import PatchBank2d, default_patch_sizes, learn_patch_bank
-from tensorswitch.ridge import FeatureStatistics, gram_bytes
+from tensorswitch.linear import Columns, Sums
 
 GRIDS = (2, 3)
 SAMPLE, JUDGED = 4_000, 1_500  # images for trying settings, and how many are left out
@@ -109,7 +109,7 @@ def _error(bank: PatchBank2d, images: Tensor, targets: Tensor, left_out: int, fl
     centre, deviation = z.mean(0), z.std(0)
     deviation = torch.where(deviation > 1e-6 * deviation.mean(), deviation, 1)
     z = (z - centre) / deviation
-    sums = FeatureStatistics(bank.out_features, targets.shape[1], device=images.device)
+    sums = Sums(Columns(bank.out_features), targets.shape[1], device=images.device)
     sums.update(z[left_out:], targets[left_out:])
     if flip:
         mirror = (bank(images[left_out:].flip(3)) - centre) / deviation
@@ -143,7 +143,9 @@ def choose_features(
     int
         One of ``LADDER``.
     """
-    fitting = [n for n in LADDER if 4.5 * gram_bytes(n) + (1 << 29) <= memory] or [LADDER[0]]
+    fitting = [n for n in LADDER if 18 * Columns(n).gram_shape[0] + (1 << 29) <= memory] or [
+        LADDER[0]
+    ]
     if seconds is None:
         most = DEFAULT_FEATURES
         if rows is not None:
@@ -167,7 +169,7 @@ def _speeds(bank: PatchBank2d, images: Tensor) -> tuple[float, float]:
     rows, width = 512, 2048
     generator = torch.Generator().manual_seed(0)
     z = torch.randn(rows, width, generator=generator, device="cpu")
-    sums = FeatureStatistics(width, 1, device="cpu")
+    sums = Sums(Columns(width), 1, device="cpu")
     per_feature = _fastest(lambda: bank(some)) / (len(some) * bank.out_features)
     per_product = _fastest(lambda: sums.update(z, z[:, :1])) / (rows * width**2 / 2)
     return per_feature, per_product

@@ -204,7 +204,7 @@ class Copies(Representation):
         inner = weight.reshape(-1, n1, n0, out).permute(1, 2, 0, 3).reshape(n1, n0, -1)
         y = switched_linear(rows.x, rows.gates[0], inner)
         above = combine_gates(rows.gates[1:]).to(y.dtype)
-        return torch.bmm(above.unsqueeze(1), y.view(len(y), -1, out)).squeeze(1)
+        return torch.bmm(above.unsqueeze(1), y.view(len(y), above.shape[1], out)).squeeze(1)
 
     @strategy_by("rule")
     def _adjoint(self, rows: RowsOf, errors: Tensor) -> Tensor:

@@ -3,45 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
-import torch
-from torch import Tensor
+from sklearn.utils._param_validation import StrOptions
 
-from tensorswitch.estimators._feature_ridge import FeatureFront, FeatureRidge
-from tensorswitch.estimators._front import Scaling, moments
-from tensorswitch.estimators._ridge_base import Fitted
-from tensorswitch.estimators._transaction import unchanged_on_error
-from tensorswitch.estimators.ridge_classifier import TSRidgeClassifier
-from tensorswitch.estimators.ridge_regressor import TSRidgeRegressor
-
-__all__ = ["StreamingRidgeClassifier", "StreamingRidgeRegressor"]
+from tensorswitch.estimators._front import ScaledColumns, fit_scaled_columns
+from tensorswitch.estimators._readout import SETTINGS, NewRows, RidgeSettings
+from tensorswitch.estimators._ridge import RidgeClassifier, RidgeEstimator, RidgeRegressor
+from tensorswitch.estimators._ts_ridge import OF_CLASSIFIERS, OF_SUMS
+from tensorswitch.persistence import saved_as
 
 
-class _StreamingRidge(FeatureRidge):
-    """Scaling of the given features, by the moments of all rows or of the first chunk."""
+class StreamingRidge(RidgeEstimator):
+    """Scaling of the given columns, by the moments of all rows or of the first chunk."""
 
-    def _new(self, X: Any, targets: np.ndarray, weight: Tensor | None, hashes: Tensor) -> Fitted:
-        s = None if weight is None else weight.numpy()
-        shift, scale = self._target_scale(targets, s)
-        if isinstance(self.standardize, bool | np.bool_):
-            name = "columns" if self.standardize else "none"
-            scaling = Scaling.fit(name, *moments(X, s))
-        else:
-            scaling = Scaling.given(self.standardize, X.shape[1])
-        dtype = torch.float32 if X.dtype == np.float32 else torch.float64
-        front = FeatureFront.of(scaling, bool(self.fit_intercept), X.shape[1], dtype)
-        return Fitted(front, shift, scale)
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **OF_SUMS,
+        "solver": [StrOptions(set(SETTINGS.solvers))],
+    }
+
+    alpha: float | str | Sequence[float | str]
+    standardize: Any
+    fit_intercept: bool
+    solver: str
+    forgetting: float
+    memory_gb: float | None
+    verbose: bool
+
+    def _settings(self) -> RidgeSettings:
+        return RidgeSettings(
+            self.alpha,
+            bool(self.fit_intercept),
+            self.solver,
+            forgetting=self.forgetting,
+            memory_gb=self.memory_gb,
+            left_out=isinstance(self, RidgeClassifier),
+            verbose=bool(self.verbose),
+            name=type(self).__name__,
+        )
+
+    def _new_front(
+        self, X: Any, targets: np.ndarray, weight: np.ndarray | None, rows: NewRows, whole: bool
+    ) -> ScaledColumns:
+        return fit_scaled_columns(X, weight, self.standardize)
 
     @property
     def coef_(self) -> np.ndarray:
         """The readout of the scaled features, in the shape of scikit-learn's linear models."""
-        found = super().coef_.T
+        found: np.ndarray = super().coef_.T
         return found[0] if getattr(self, "_flat", False) else found
 
 
-class StreamingRidgeClassifier(_StreamingRidge, TSRidgeClassifier):
+@saved_as("streaming-ridge-classifier")
+class StreamingRidgeClassifier(StreamingRidge, RidgeClassifier):
     """Classifier by ridge regression of ±1 targets on given features, in one pass.
 
         W, c = argmin Σ ‖Wᵀ z + c − t‖² + λ ‖W‖²
@@ -58,16 +73,14 @@ class StreamingRidgeClassifier(_StreamingRidge, TSRidgeClassifier):
     ----------
     alpha : float, str or a sequence of these, default="cv"
         The ridge penalty λ: a number; "mean", the mean of the diagonal of the centred Gram matrix,
-        or a multiple of it such as "0.1 mean"; several of these; or "cv" or "gcv" for a range of
-        multiples and how to choose among them.
+        or a multiple of it such as "0.1 mean"; several of these; or "cv" for a range of multiples.
+        One of several is chosen by cross-validation.
     standardize : bool or pair of array-likes, default=True
         Whether to subtract the mean of each feature and divide by its standard deviation. ``fit``
         takes them from all rows, ``partial_fit`` from the first chunk; they can also be given, so
         that several machines agree.
     fit_intercept : bool, default=True
         Whether to add an intercept that is not penalised.
-    selection : {"cv", "gcv"}, default="cv"
-        How one of several ``alpha`` is chosen.
     solver : {"auto", "streaming", "matrix-free"}, default="auto"
         "streaming" solves the normal equations. "matrix-free" keeps the rows in half precision, in
         memory or in a temporary file, and uses conjugate gradients: for ``fit`` with so many
@@ -113,13 +126,17 @@ class StreamingRidgeClassifier(_StreamingRidge, TSRidgeClassifier):
     True
     """
 
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **StreamingRidge._parameter_constraints,
+        **OF_CLASSIFIERS,
+    }
+
     def __init__(
         self,
         alpha: float | str | Sequence[float | str] = "cv",
         *,
         standardize: Any = True,
         fit_intercept: bool = True,
-        selection: str = "cv",
         solver: str = "auto",
         forgetting: float = 1.0,
         memory_gb: float | None = None,
@@ -129,37 +146,15 @@ class StreamingRidgeClassifier(_StreamingRidge, TSRidgeClassifier):
         self.alpha = alpha
         self.standardize = standardize
         self.fit_intercept = fit_intercept
-        self.selection = selection
         self.solver = solver
         self.forgetting = forgetting
         self.memory_gb = memory_gb
         self.class_weight = class_weight
         self.verbose = verbose
 
-    @unchanged_on_error
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the readout to all rows at once.
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training samples.
-        y : array-like of shape (n_samples,)
-            Class labels.
-        sample_weight : array-like of shape (n_samples,), optional
-            Weights of the samples, 1 by default. A weight of two is a repeated sample.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-        """
-        super().fit(X, y, sample_weight)
-        self._calibrated()  # now, so that predictions do not change the estimator
-        return self
-
-
-class StreamingRidgeRegressor(_StreamingRidge, TSRidgeRegressor):
+@saved_as("streaming-ridge-regressor")
+class StreamingRidgeRegressor(StreamingRidge, RidgeRegressor):
     """Ridge regression on given features, in one pass.
 
         W, c = argmin Σ ‖Wᵀ z + c − t‖² + λ ‖W‖²
@@ -175,8 +170,6 @@ class StreamingRidgeRegressor(_StreamingRidge, TSRidgeRegressor):
         Whether to subtract the mean of each feature and divide by its standard deviation.
     fit_intercept : bool, default=True
         Whether to add an intercept that is not penalised.
-    selection : {"cv", "gcv"}, default="cv"
-        How one of several ``alpha`` is chosen.
     solver : {"auto", "streaming", "matrix-free"}, default="auto"
         How the readout is found, as in :class:`StreamingRidgeClassifier`.
     forgetting : float, default=1.0
@@ -215,7 +208,6 @@ class StreamingRidgeRegressor(_StreamingRidge, TSRidgeRegressor):
         *,
         standardize: Any = True,
         fit_intercept: bool = True,
-        selection: str = "cv",
         solver: str = "auto",
         forgetting: float = 1.0,
         memory_gb: float | None = None,
@@ -224,7 +216,6 @@ class StreamingRidgeRegressor(_StreamingRidge, TSRidgeRegressor):
         self.alpha = alpha
         self.standardize = standardize
         self.fit_intercept = fit_intercept
-        self.selection = selection
         self.solver = solver
         self.forgetting = forgetting
         self.memory_gb = memory_gb

@@ -1,0 +1,201 @@
+"""The rows that probabilities are calibrated with, and the calibration made from them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tensorswitch.estimators._readout import NewRows, Readout
+from tensorswitch.linear._calibration import Calibration
+from tensorswitch.persistence import saved_as
+
+CALIBRATED_ROWS = 2_000
+FADED = 1e-3  # of the largest weight in its class, below which a row is forgotten
+
+
+@saved_as("calibration-sample")
+@dataclass(frozen=True, eq=False)
+class CalibrationSample:
+    """The rows with the lowest hashes, which order, chunks and merging do not change.
+
+    A row that is repeated with the same class is held once, with the sum of its weights, so that
+    tables with few different rows are sampled as a whole. ``outputs`` are those of readouts that
+    have not seen the row, or None as long as they are left to the sums of the folds.
+    """
+
+    hashes: Tensor
+    x: Tensor
+    places: np.ndarray
+    weight: np.ndarray
+    outputs: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @classmethod
+    def of(
+        cls,
+        readout: Readout,
+        rows: NewRows,
+        places: np.ndarray,
+        outputs: np.ndarray | None = None,
+        bound: int | None = None,
+    ) -> Self:
+        """Sample rows of some classes; ``bound`` is the largest hash that matters."""
+        weight = np.ones(len(places)) if rows.weight is None else rows.weight.double().numpy()
+        used = weight > 0
+        if outputs is not None:
+            used &= np.isfinite(outputs).all(1)
+        if bound is not None:  # without features of rows that would be dropped again
+            used &= rows.hashes.numpy() <= bound
+        chosen = np.flatnonzero(used)
+        first, total = _lowest(rows.hashes.numpy()[chosen], places[chosen], weight[chosen])
+        chosen = chosen[first]
+        front = readout.front
+        if not len(chosen):
+            empty = torch.empty(
+                0, front.representation.in_features, dtype=front.dtype, device="cpu"
+            )
+            return cls(rows.hashes[:0], empty, places[:0], total)
+        known = None if outputs is None else outputs[chosen]
+        hashes = rows.hashes[torch.from_numpy(chosen)]
+        return cls(hashes, front(rows.X[chosen]), places[chosen], total, known)
+
+    @property
+    def bound(self) -> int | None:
+        """Largest hash of a row that is taken, or None as long as all are taken."""
+        return int(self.hashes.max()) if len(self) >= CALIBRATED_ROWS else None
+
+    def take(self, rows: np.ndarray) -> Self:
+        """Return some of the rows."""
+        outputs = None if self.outputs is None else self.outputs[rows]
+        index = torch.from_numpy(rows)
+        return replace(
+            self,
+            hashes=self.hashes[index],
+            x=self.x[index],
+            places=self.places[rows],
+            weight=self.weight[rows],
+            outputs=outputs,
+        )
+
+    def concat(self, other: Self) -> Self:
+        """Return the sample of the rows of both."""
+        both = replace(
+            self,
+            hashes=torch.cat([self.hashes, other.hashes]),
+            x=torch.cat([self.x, other.x]),
+            places=np.concatenate([self.places, other.places]),
+            weight=np.concatenate([self.weight, other.weight]),
+            outputs=None,
+        )
+        rows, weight = _lowest(both.hashes.numpy(), both.places, both.weight)
+        return replace(both.take(rows), weight=weight)
+
+    def remove(self, hashes: Tensor, places: np.ndarray, weight: np.ndarray | None) -> Self:
+        """Subtract the weights of rows, and drop those that have none left."""
+        removed: dict[tuple[int, int], float] = defaultdict(float)
+        each = np.ones(len(places)) if weight is None else weight
+        for key, less in zip(
+            zip(hashes.tolist(), places.tolist(), strict=True), each.tolist(), strict=True
+        ):
+            removed[key] += less
+        keys = zip(self.hashes.tolist(), self.places.tolist(), strict=True)
+        left = self.weight - np.array([removed.get(key, 0.0) for key in keys])
+        kept = np.flatnonzero(left > 1e-9 * self.weight)
+        return replace(self.take(kept), weight=left[kept], outputs=None)
+
+    def decay(self, factor: float) -> Self:
+        """Multiply the weights, and drop rows whose weight no longer matters."""
+        if factor == 1:
+            return self
+        largest = np.zeros(self.places.max(initial=0) + 1)
+        np.maximum.at(largest, self.places, self.weight)
+        kept = np.flatnonzero(self.weight > FADED * largest[self.places])
+        return replace(self.take(kept), weight=factor * self.weight[kept], outputs=None)
+
+    def relabel(self, places: np.ndarray) -> Self:
+        """Return the sample with other numbers of the classes."""
+        return replace(self, places=places[self.places], outputs=None)
+
+    def state(self) -> dict[str, Any]:
+        """Return the rows."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Return the sample of a state."""
+        return cls(**state)
+
+
+class Calibrated(NamedTuple):
+    """A calibration, and the accuracy on the rows it was made with."""
+
+    calibration: Calibration
+    score: float
+
+
+class Calibrator:
+    """Calibration on outputs for rows that their readout has not seen, when it is first needed."""
+
+    def __init__(self, sample: CalibrationSample | None, readout: Readout) -> None:
+        self.sample, self._readout = sample, readout
+
+    @cached_property
+    def found(self) -> Calibrated:
+        """The calibration and its score."""
+        sample, score = self.sample, float("nan")
+        assert sample is not None
+        unseen = sample.outputs
+        if unseen is None:
+            unseen = self._readout.left_out(sample.x, sample.hashes)
+        outputs = self._readout.of_inputs(sample.x) if unseen is None else unseen
+        known = np.isfinite(outputs).all(1)
+        places, weight = sample.places[known], sample.weight[known]
+        if unseen is not None and known.any():
+            score = float(np.average(places_of(outputs[known]) == places, weights=weight))
+        rows = outputs[known], places, weight
+        if not known.any():  # as if there were one row of the second class
+            several = outputs.shape[1] > 1
+            row = 2 * np.eye(outputs.shape[1])[[1]] - 1 if several else np.ones((1, 1))
+            rows = row, np.ones(1, int), np.ones(1)
+        return Calibrated(Calibration.fit(*rows, affine=False), score)
+
+    def state(self, sums: bool = False) -> dict[str, Any]:
+        """Return the calibration, and on request the sample instead."""
+        if sums and self.sample is not None:
+            return {"sample": self.sample}
+        return {"calibration": self.found.calibration, "score": self.found.score}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any], readout: Readout) -> Self:
+        """Return the calibrator of a state."""
+        made = cls(state.get("sample"), readout)
+        if "calibration" in state:
+            made.found = Calibrated(state["calibration"], state["score"])
+        return made
+
+
+def places_of(outputs: np.ndarray) -> np.ndarray:
+    """Return the index of the class with the largest output."""
+    single = outputs.shape[1] == 1
+    return (outputs[:, 0] > 0).astype(int) if single else outputs.argmax(1)
+
+
+def _lowest(
+    hashes: np.ndarray, places: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places of rows of the lowest hashes, each class once, and the sums of weights."""
+    order = np.lexsort((places, hashes))
+    rows, classes = hashes[order], places[order]
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = (rows[1:] != rows[:-1]) | (classes[1:] != classes[:-1])
+    starts = np.flatnonzero(new)
+    total = np.add.reduceat(weight[order], starts) if len(starts) else np.empty(0)
+    return order[starts[:CALIBRATED_ROWS]], total[:CALIBRATED_ROWS]

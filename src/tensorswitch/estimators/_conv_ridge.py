@@ -1,0 +1,299 @@
+"""Images in one pass: ridge regression on the patch features of a convolutional TS layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+
+from tensorswitch._checks import from_numpy
+from tensorswitch._memory import memory_budget
+from tensorswitch.estimators import _image_settings as settings
+from tensorswitch.estimators._images import ImageFeatures, as_learned, flat_rows
+from tensorswitch.estimators._readout import SETTINGS, NewRows, RidgeSettings
+from tensorswitch.estimators._ridge import RidgeClassifier
+from tensorswitch.estimators._ts_ridge import ALPHA, OF_CLASSIFIERS, OF_SUMS
+from tensorswitch.features import PatchBank2d, as_images, learn_patch_bank, reduced
+from tensorswitch.features.pixels import check_pixels, pixel_range
+from tensorswitch.persistence import saved_as
+
+ALPHAS = tuple(f"{m} mean" for m in (1, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001))
+OPTIONS = ("copies", "components", "open_fraction", "gates_from", "pool", "power")
+
+
+@saved_as("conv-ridge-classifier")
+class TSConvRidgeClassifier(RidgeClassifier):
+    """Classify images by ridge regression on the copies of a convolutional TS layer.
+
+        W, c = argmin Σ ‖Wᵀ φ + c − t‖² + λ ‖W‖²,        φ = sign(f) |f|^power
+        f_wj = mean_{u ∈ w} h_j(u) c_j(u)
+
+    ``X`` of all methods contains images, of shape (n, height, width) or (n, height, width,
+    channels), or rows of pixels with ``image_shape``; it cannot be sparse. Bytes (uint8) are
+    divided by 255, and other types are taken as they are. Whitened patches are copied by gates,
+    which are open for a fixed share of them, to the windows of a grid, and averaged there.
+    Whitening, gates and thresholds are learned without labels from a sample of the images; patch
+    sizes, windows and mirror images are chosen by left-out error. The readout is solved in closed
+    form, so training is one pass over the images. As with :class:`StreamingRidgeClassifier`, only
+    sums are kept: images can be added in chunks, new classes may appear later, and images can be
+    removed again. For the readout, a weight of two is a repeated image; the sample of patches is
+    drawn without weights.
+
+    Parameters
+    ----------
+    features : "auto" or int, default="auto"
+        Number of features to aim at. "auto" is 8,192, or less if there is little memory, time or
+        data. Time and memory grow with their square: 16,384 take about 3 GB.
+    sizes : sequence of int, optional
+        Heights and widths of patches. By default an eighth, a fifth and a third of the image, or a
+        quarter, two fifths and half of it, by the error on images left out of a sample. Images of
+        more than 48 pixels along an axis are reduced first.
+    grid : "auto" or int, default="auto"
+        There are ``grid × grid`` windows. "auto" is 2 or 3, by the error on images left out of a
+        sample.
+    flips : "auto" or bool, default="auto"
+        Whether mirror images count as further rows. "auto" decides by the error on images left out
+        of a sample: they help with photographs and not with digits.
+    copies : "score" or int, default="score"
+        What is copied; see :class:`tensorswitch.features.PatchFeatures2d`.
+    components : int, default=48
+        Number of principal components of the patches.
+    open_fraction : float, default=0.3
+        Share of the patches for which each gate is open.
+    gates_from : {"clusters", "patches", "random"}, default="clusters"
+        Where gate weights come from.
+    pool : {"mean", "max"}, default="mean"
+        Average of the copies in a window, or the copy with the highest score.
+    power : float, default=0.5
+        Exponent of the signed power.
+    alpha : float, str or a sequence of these, default="cv"
+        The ridge penalty λ, as in :class:`StreamingRidgeClassifier`. "cv" chooses among multiples
+        of the mean from 1 to 0.0001 by their error on a fold that is left out.
+    solver : {"auto", "streaming", "matrix-free"}, default="auto"
+        How the readout is found, as in :class:`StreamingRidgeClassifier`.
+    dtype : {"float32", "float64"}, default="float32"
+        Type of features and sums. With float64, removing images equals refitting without them to
+        1e-9.
+    image_shape : tuple of int, optional
+        (height, width) or (height, width, channels) of images that are given as flat rows.
+    memory_gb : float, optional
+        Memory budget in GiB. By default 70 % of the memory that is available.
+    time_budget : float, optional
+        Seconds that ``fit`` should take at most; the number of features is chosen by the measured
+        speed of this machine.
+    class_weight : dict or "balanced", optional
+        Weights of the classes. "balanced" needs all images at once.
+    random_state : int, RandomState instance or None, default=0
+        Seed of the patches and gates that are drawn.
+    verbose : bool, default=False
+        Show a progress bar with the time that is left.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The class labels, sorted.
+    bank_ : PatchBank2d
+        The torch module that computes the features.
+    grid_, sizes_, flips_ : int, tuple of int, bool
+        What was chosen.
+    coef_ : ndarray of shape (n_patch_features, n_outputs)
+        The readout of the scaled features.
+    intercept_ : ndarray of shape (n_outputs,)
+        The intercept.
+    alpha_ : float
+        The penalty λ that was used.
+    solution_ : Solution
+        The readout with the errors of all λ that were tried.
+    image_shape_ : tuple of (int, int, int)
+        Height, width and channels of the images.
+
+    See Also
+    --------
+    tensorswitch.features.PatchFeatures : The features alone.
+
+    References
+    ----------
+    Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087.
+    Coates, Lee and Ng, An Analysis of Single-Layer Networks in Unsupervised Feature Learning,
+    AISTATS 2011.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from tensorswitch.estimators import TSConvRidgeClassifier
+    >>> digits = load_digits()
+    >>> model = TSConvRidgeClassifier(1024).fit(digits.images[:1000], digits.target[:1000])
+    >>> bool(model.score(digits.images[1000:], digits.target[1000:]) > 0.97)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **ALPHA,
+        **OF_CLASSIFIERS,
+        "features": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "sizes": ["array-like", range, None],
+        "grid": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "flips": [StrOptions({"auto"}), bool, np.bool_],
+        "copies": [StrOptions({"score"}), Interval(Integral, 1, None, closed="left")],
+        "components": [Interval(Integral, 1, None, closed="left")],
+        "open_fraction": [Interval(Real, 0, 1, closed="right")],
+        "gates_from": [StrOptions({"clusters", "patches", "random"})],
+        "pool": [StrOptions({"mean", "max"})],
+        "power": [Interval(Real, 0, None, closed="neither")],
+        "solver": [StrOptions(set(SETTINGS.solvers))],
+        "dtype": [StrOptions({"float32", "float64"})],
+        "image_shape": ["array-like", None],
+        "memory_gb": OF_SUMS["memory_gb"],
+        "time_budget": [Interval(Real, 0, None, closed="neither"), None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    image_shape_: tuple[int, int, int]
+
+    def __init__(
+        self,
+        features: int | str = "auto",
+        *,
+        sizes: Sequence[int] | None = None,
+        grid: int | str = "auto",
+        flips: bool | str = "auto",
+        copies: int | str = "score",
+        components: int = 48,
+        open_fraction: float = 0.3,
+        gates_from: str = "clusters",
+        pool: str = "mean",
+        power: float = 0.5,
+        alpha: float | str | Sequence[float | str] = "cv",
+        solver: str = "auto",
+        dtype: str = "float32",
+        image_shape: tuple[int, ...] | None = None,
+        memory_gb: float | None = None,
+        time_budget: float | None = None,
+        class_weight: Any = None,
+        random_state: Any = 0,
+        verbose: bool = False,
+    ) -> None:
+        self.features = features
+        self.sizes = sizes
+        self.grid = grid
+        self.flips = flips
+        self.copies = copies
+        self.components = components
+        self.open_fraction = open_fraction
+        self.gates_from = gates_from
+        self.pool = pool
+        self.power = power
+        self.alpha = alpha
+        self.solver = solver
+        self.dtype = dtype
+        self.image_shape = image_shape
+        self.memory_gb = memory_gb
+        self.time_budget = time_budget
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.two_d_array = self.image_shape is not None
+        tags.input_tags.sparse = False
+        return tags
+
+    @property
+    def bank_(self) -> PatchBank2d:
+        """The torch module that computes the features."""
+        return self._images().bank
+
+    @property
+    def grid_(self) -> int:
+        """There are ``grid × grid`` windows."""
+        return self._images().grid
+
+    @property
+    def sizes_(self) -> tuple[int, ...]:
+        """Heights and widths of the patches."""
+        return self._images().sizes
+
+    @property
+    def flips_(self) -> bool:
+        """Whether mirror images count as further rows."""
+        return self._images().flips
+
+    def _images(self) -> ImageFeatures:
+        check_is_fitted(self)
+        front = self._readout.front
+        assert isinstance(front, ImageFeatures)
+        return front
+
+    def _settings(self) -> RidgeSettings:
+        chosen = isinstance(self.alpha, str) and self.alpha == "cv"
+        return RidgeSettings(
+            ALPHAS if chosen else self.alpha,
+            solver=self.solver,
+            memory_gb=self.memory_gb,
+            left_out=True,
+            verbose=bool(self.verbose),
+            name=type(self).__name__,
+        )
+
+    def _new_front(
+        self, X: Any, targets: np.ndarray, weight: np.ndarray | None, rows: NewRows, whole: bool
+    ) -> ImageFeatures:
+        """Learn patch features and their scaling from a sample of the images."""
+        seed = self._seed()
+        order = rows.hashes.argsort(stable=True).numpy()
+        if weight is not None:
+            order = order[weight[order] > 0]
+        order = np.sort(order[: settings.LEARNED])
+        order = np.random.default_rng(seed).permutation(order)
+        images = as_images(X[order], self.image_shape_)
+        t = from_numpy(np.ascontiguousarray(targets[order], dtype=np.float32))
+        options = {name: getattr(self, name) for name in OPTIONS}
+        sample = slice(settings.SAMPLE)
+        wanted = self.grid, self.sizes, "auto" if self.flips == "auto" else bool(self.flips)
+        found = settings.choose_settings(reduced(images[sample]), t[sample], *wanted, options, seed)
+        generator = torch.Generator().manual_seed(seed)
+        options |= {"grid": found.grid, "sizes": found.sizes, "generator": generator}
+        count = self._feature_count(len(X) if whole else None, images, found.flips, options)
+        bank = learn_patch_bank(images, features=count, **options)
+        dtype = torch.float64 if self.dtype == "float64" else torch.float32
+        return ImageFeatures.fit(bank, images, dtype, self.image_shape_, found, pixel_range(X))
+
+    def _feature_count(
+        self, rows: int | None, images: torch.Tensor, flips: bool, options: dict[str, Any]
+    ) -> int:
+        """Return how many features to learn for so many rows, if their number is known."""
+        if self.features != "auto":
+            return int(self.features)
+        memory = memory_budget(self.memory_gb) / (2 if self.dtype == "float64" else 1)
+        variants = None if rows is None else rows * (2 if flips else 1)
+        probe = learn_patch_bank(images[:200], features=1024, **options)
+        return settings.choose_features(variants, probe, images, memory, self.time_budget)
+
+    def _checked(self, X: Any, **options: Any) -> Any:
+        """Return validated images as flat rows, of the shape and range of those learned."""
+        first = options.get("reset", False)
+        if "y" in options and options["y"] is None:
+            raise ValueError("y is missing: a classifier needs a label for each image")
+        y = column_or_1d(options["y"]) if "y" in options else None
+        found, shape = flat_rows(X, self.image_shape, None if first else self.image_shape_)
+        if y is not None:
+            check_consistent_length(found, y)
+        if first:
+            self.image_shape_, self.n_features_in_ = shape, math.prod(shape)
+            return found, y
+        pixels = self._images().pixels
+        check_pixels(*pixel_range(found), *pixels)
+        return found if y is None else (as_learned(found, pixels[0]), y)
+
+    def _restore(self, fitted: dict[str, Any]) -> None:
+        super()._restore(fitted)
+        self.image_shape_ = self._images().image_shape

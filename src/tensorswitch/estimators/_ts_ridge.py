@@ -1,0 +1,383 @@
+"""Ridge regression on the copies of random gates: classifier and regressor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from tensorswitch.estimators._front import GatedInputs, fit_gated_inputs
+from tensorswitch.estimators._readout import NewRows, RidgeSettings
+from tensorswitch.estimators._ridge import RidgeClassifier, RidgeEstimator, RidgeRegressor
+from tensorswitch.explain import nearest_patterns
+from tensorswitch.persistence import saved_as
+from tensorswitch.switches import Switch
+
+# What all ridge estimators accept.
+ALPHA: dict[str, Any] = {"alpha": [Interval(Real, 0, None, closed="left"), str, "array-like"]}
+OF_SUMS: dict[str, Any] = {
+    **ALPHA,
+    "fit_intercept": ["boolean"],
+    "standardize": "no_validation",  # words, or a pair of means and deviations: see Scaling.given
+    "forgetting": [Interval(Real, 0, 1, closed="right")],
+    "memory_gb": [Interval(Real, 0, None, closed="neither"), None],
+    "verbose": ["verbose"],
+}
+OF_CLASSIFIERS: dict[str, Any] = {"class_weight": [dict, StrOptions({"balanced"}), None]}
+
+
+class GatedRidge(RidgeEstimator):
+    """Random gates in front of a ridge readout."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **OF_SUMS,
+        "gates": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left"), "array-like"],
+        "switch": [str, Switch],
+        "solver": [StrOptions({"auto", "streaming", "matrix-free", "dual"})],
+        "components": [Interval(Integral, 1, None, closed="left"), None],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        gates: Sequence[int] | int | str = "auto",
+        alpha: float | str | Sequence[float | str] = "cv",
+        *,
+        switch: Switch | str = "relu",
+        solver: str = "auto",
+        standardize: Any = "auto",
+        components: int | None = None,
+        fit_intercept: bool = True,
+        tol: float = 1e-4,
+        max_iter: int = 500,
+        forgetting: float = 1.0,
+        memory_gb: float | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.gates = gates
+        self.alpha = alpha
+        self.switch = switch
+        self.solver = solver
+        self.standardize = standardize
+        self.components = components
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.forgetting = forgetting
+        self.memory_gb = memory_gb
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _settings(self) -> RidgeSettings:
+        return RidgeSettings(
+            self.alpha,
+            bool(self.fit_intercept),
+            self.solver,
+            self.tol,
+            self.max_iter,
+            self.forgetting,
+            self.memory_gb,
+            isinstance(self, RidgeClassifier),
+            bool(self.verbose),
+            type(self).__name__,
+        )
+
+    def _new_front(
+        self, X: Any, targets: np.ndarray, weight: np.ndarray | None, rows: NewRows, whole: bool
+    ) -> GatedInputs:
+        return fit_gated_inputs(
+            X,
+            targets,
+            weight,
+            rows.hashes,
+            gates=self.gates,
+            switch=self.switch,
+            standardize=self.standardize,
+            components=self.components,
+            intercept=bool(self.fit_intercept),
+            seed=self._seed(),
+        )
+
+    @property
+    def gate_weights_(self) -> list[np.ndarray]:
+        """The gate weights of each layer, of shape (n_l, n_{l-1})."""
+        return [w.numpy() for w in self._gated().representation.gate_weights]
+
+    @property
+    def scaling_(self) -> str:
+        """How columns were scaled: "columns", "common", "given" or "none"."""
+        return self._gated().scaling.kind
+
+    def open_gates(self, X: Any) -> np.ndarray:
+        """Return which gates are open, the pattern that decides what linear map is applied.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_samples, n_gates)
+            The gates of all layers, the first layer first.
+        """
+        gated = self._gated()
+        X = self._checked(X, accept_sparse=False)
+        return torch.cat(gated.gates(X), dim=1).numpy()
+
+    def nearest_rows(self, X: Any, others: Any, count: int = 3) -> tuple[np.ndarray, np.ndarray]:
+        """Find the rows whose patterns of gates are most similar.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        others : array-like of shape (n_others, n_features)
+            Rows to compare with, such as the training rows.
+        count : int, default=3
+            How many to find.
+
+        Returns
+        -------
+        places : ndarray of int of shape (n_samples, count)
+            Indices of the most similar rows, most similar first.
+        share : ndarray of shape (n_samples, count)
+            Share of the gates that agree.
+        """
+        return nearest_patterns(self.open_gates(X), self.open_gates(others), count)
+
+    def _gated(self) -> GatedInputs:
+        check_is_fitted(self)
+        front = self._readout.front
+        assert isinstance(front, GatedInputs)
+        return front
+
+
+@saved_as("ridge-classifier")
+class TSRidgeClassifier(GatedRidge, RidgeClassifier):
+    """Classifier by ridge regression of ±1 targets on a TS representation with random gates.
+
+        W, c = argmin Σ ‖Wᵀ z + c − t‖² + λ ‖W‖²,        z = h_L ⊗ … ⊗ h_1 ⊗ x
+
+    The gates are drawn at random and stay fixed [1]_, so training takes one pass over the data and
+    one linear system. ``fit`` takes all rows at once. ``partial_fit`` takes them in chunks, keeps
+    sums whose size does not depend on the number of rows, and computes the same solution; classes
+    may appear later, models with the same gates can be merged, and ``remove`` takes rows out again.
+
+    Parameters
+    ----------
+    gates : "auto", int or sequence of int, default="auto"
+        Number of gates of each layer, ``(n_1, …, n_L)``. An integer is a single layer. "auto" is
+        one layer with about 4,096 features in all, of 16 to 256 gates.
+    alpha : float, str or a sequence of these, default="cv"
+        The ridge penalty λ: a number; "mean", the mean of the diagonal of the (centred) Gram matrix
+        ``Σ z zᵀ``, as in the paper, or a multiple of it such as "0.1 mean"; or several of these, of
+        which one is chosen by cross-validation. "cv" stands for multiples from 1,000 to 3e-5. The
+        dual solver leaves out one row at a time, where identical rows are left out together, the
+        others one of five folds (only a single one with more than 20,000 rows). A row's fold is a
+        hash of its content, so order, chunks and repeated rows make no difference.
+    switch : Switch or {"relu", "maxout", "maxout:PIECES", "none"}, default="relu"
+        The rule that opens the gates; see :func:`tensorswitch.switches.as_switch`. With maxout,
+        ``gates`` must be multiples of the number of pieces per unit.
+    solver : {"auto", "streaming", "matrix-free", "dual"}, default="auto"
+        "streaming" accumulates a Gram matrix, "matrix-free" runs conjugate gradients, and "dual"
+        factorises a kernel matrix, for few rows. All compute the same solution. "auto" picks the
+        one with the least estimated work that fits into memory and logs the reason.
+    standardize : {"auto", True, False, "common"} or pair of array-likes, default="auto"
+        Scaling of the inputs. True subtracts the mean of each column and divides by its standard
+        deviation; "common" divides all columns by one number, which suits pixels and principal
+        components, where rare columns would be amplified noise; "auto" picks one of these by
+        leave-one-out error on a sample of rows; False leaves inputs as they are. ``fit`` takes
+        means and deviations from all rows, ``partial_fit`` from the first chunk. They can also be
+        given as a pair of means and standard deviations.
+    components : int, optional
+        Number of principal components to project on first. They are fitted by ``fit`` on all rows
+        and by ``partial_fit`` on the first chunk. By default there is no projection.
+    fit_intercept : bool, default=True
+        Whether gates and readout have biases: a constant input is appended, the first gate of
+        each layer is always open (with maxout, the other pieces of its unit are always closed), and
+        an intercept is added that is not penalised. The paper's networks have none: they are
+        ``standardize=False, fit_intercept=False``.
+    tol : float, default=1e-4
+        Relative residual at which conjugate gradients stop.
+    max_iter : int, default=500
+        Maximum number of iterations of conjugate gradients.
+    forgetting : float, default=1.0
+        Factor in (0, 1] by which each ``partial_fit`` multiplies the previous sums, for data that
+        drifts.
+    memory_gb : float, optional
+        Memory budget in GiB. By default 70 % of the memory that is available when fitting.
+    class_weight : dict or "balanced", optional
+        Weights of the classes. "balanced" weighs each class by the inverse of its frequency, which
+        needs all rows at once.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the gate weights.
+    verbose : bool, default=False
+        Show a progress bar for conjugate gradients.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The class labels, sorted.
+    gate_weights_ : list of ndarray of shape (n_l, n_{l-1})
+        The gate weights of each layer.
+    coef_ : ndarray of shape (n_L, …, n_1, n_inputs, n_outputs)
+        The readout. With an intercept, the last input is the constant one.
+    intercept_ : ndarray of shape (n_outputs,)
+        The intercept, zero without one.
+    alpha_ : float
+        The penalty λ that was used.
+    solver_ : str
+        The solver that was used.
+    scaling_ : str
+        "columns", "common", "given" or "none".
+    solution_ : Solution
+        The readout with λ, the number of iterations and, if several values of λ were tried, the
+        error of each.
+    n_iter_ : int
+        Number of iterations of conjugate gradients, 1 for the direct solvers.
+    cv_score_ : float
+        Accuracy on training rows for which the readout was fitted without them.
+    n_features_in_ : int
+        Number of features seen during fit.
+
+    See Also
+    --------
+    TSRidgeRegressor : Ridge regression on the same representation.
+
+    References
+    ----------
+    .. [1] C.-Y. Tsai, A. Saxe and D. Cox, "Tensor Switching Networks", NIPS 2016, arXiv:1610.10087.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from tensorswitch.estimators import TSRidgeClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = TSRidgeClassifier(random_state=0).fit(X[:1000], y[:1000])
+    >>> bool(model.score(X[1000:], y[1000:]) > 0.94)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **GatedRidge._parameter_constraints,
+        **OF_CLASSIFIERS,
+    }
+
+    def __init__(
+        self,
+        gates: Sequence[int] | int | str = "auto",
+        alpha: float | str | Sequence[float | str] = "cv",
+        *,
+        switch: Switch | str = "relu",
+        solver: str = "auto",
+        standardize: Any = "auto",
+        components: int | None = None,
+        fit_intercept: bool = True,
+        tol: float = 1e-4,
+        max_iter: int = 500,
+        forgetting: float = 1.0,
+        memory_gb: float | None = None,
+        class_weight: Any = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            gates,
+            alpha,
+            switch=switch,
+            solver=solver,
+            standardize=standardize,
+            components=components,
+            fit_intercept=fit_intercept,
+            tol=tol,
+            max_iter=max_iter,
+            forgetting=forgetting,
+            memory_gb=memory_gb,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.class_weight = class_weight
+
+
+@saved_as("ridge-regressor")
+class TSRidgeRegressor(GatedRidge, RidgeRegressor):
+    """Ridge regression on a TS representation with random gates.
+
+        W, c = argmin Σ ‖Wᵀ z + c − t‖² + λ ‖W‖²,        z = h_L ⊗ … ⊗ h_1 ⊗ x
+
+    As :class:`TSRidgeClassifier`, for targets that may have several columns. Fitting ``a·y + b``
+    gives the predictions ``a·p + b``.
+
+    Parameters
+    ----------
+    gates : "auto", int or sequence of int, default="auto"
+        Number of gates of each layer.
+    alpha : float, str or a sequence of these, default="cv"
+        The ridge penalty λ: a number, "mean" or a multiple of it, several of these, or "cv".
+    switch : Switch or {"relu", "maxout", "maxout:PIECES", "none"}, default="relu"
+        The rule that opens the gates.
+    solver : {"auto", "streaming", "matrix-free", "dual"}, default="auto"
+        How the readout is found.
+    standardize : {"auto", True, False, "common"} or pair of array-likes, default="auto"
+        Scaling of the inputs.
+    components : int, optional
+        Number of principal components to project on first.
+    fit_intercept : bool, default=True
+        Whether gates and readout have biases.
+    tol : float, default=1e-4
+        Relative residual at which conjugate gradients stop.
+    max_iter : int, default=500
+        Maximum number of iterations of conjugate gradients.
+    forgetting : float, default=1.0
+        Factor in (0, 1] by which each ``partial_fit`` multiplies the previous sums.
+    memory_gb : float, optional
+        Memory budget in GiB. By default 70 % of the memory that is available when fitting.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the gate weights.
+    verbose : bool, default=False
+        Show a progress bar for conjugate gradients.
+
+    Attributes
+    ----------
+    gate_weights_ : list of ndarray of shape (n_l, n_{l-1})
+        The gate weights of each layer.
+    coef_ : ndarray of shape (n_L, …, n_1, n_inputs, n_outputs)
+        The readout. With an intercept, the last input is the constant one.
+    intercept_ : ndarray of shape (n_outputs,)
+        The intercept, zero without one.
+    alpha_ : float
+        The penalty λ that was used.
+    solver_ : str
+        The solver that was used.
+    scaling_ : str
+        "columns", "common", "given" or "none".
+    solution_ : Solution
+        The readout with the errors of all λ that were tried.
+    n_iter_ : int
+        Number of iterations of conjugate gradients, 1 for the direct solvers.
+    n_features_in_ : int
+        Number of features seen during fit.
+
+    See Also
+    --------
+    TSRidgeClassifier : What the parameters mean in detail.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tensorswitch.estimators import TSRidgeRegressor
+    >>> X = np.random.default_rng(0).normal(size=(2000, 3))
+    >>> y = np.abs(X).sum(1)
+    >>> model = TSRidgeRegressor(gates=64, random_state=0).fit(X[:1500], y[:1500])
+    >>> bool(model.score(X[1500:], y[1500:]) > 0.94)
+    True
+    """
