@@ -38,9 +38,9 @@ class StoredRows:
     Where :class:`Sums` of :class:`Columns` needs ``features² / 2`` numbers, this needs
     ``rows · features`` in half precision, in memory if they fit and else in a temporary file. Each
     column is scaled by a power of two before it is rounded, so that 11 bits are kept at any scale.
-    It is for more than some 30,000 features, whose Gram matrix takes long or does not fit into memory;
-    below, the sums are faster, and their rows can be merged and removed. Each iteration reads all
-    rows once. The preconditioner is the Gram matrix of up to 8,192 rows, as in
+    It is for more than some 30,000 features, whose Gram matrix takes long or does not fit into
+    memory; below, the sums are faster, and their rows can be merged and removed. Each iteration
+    reads all rows once. The preconditioner is the Gram matrix of up to 8,192 rows, as in
     :func:`solve_matrix_free`.
 
     Parameters
