@@ -15,14 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tensorswitch.ridge import FeatureStatistics
+from tensorswitch.linear import Columns, Sums
 
 
 @dataclass
 class Outcome:
     """Sums of all rows, and how often workers died on the way."""
 
-    sums: FeatureStatistics
+    sums: Sums
     deaths: int
     tasks: int
 
@@ -34,9 +34,7 @@ class Mortal:
         self.rng, self.death = np.random.default_rng(seed), death
         self.deaths = self.tasks = 0
 
-    def run(
-        self, task: Callable[..., Iterator[FeatureStatistics]], *data: Any
-    ) -> FeatureStatistics:
+    def run(self, task: Callable[..., Iterator[Sums]], *data: Any) -> Sums:
         """Return the last result of a task."""
         self.tasks += 1
         while True:
@@ -62,14 +60,14 @@ def run_tree(
     return Outcome(level[0], workers.deaths, workers.tasks)
 
 
-def _add(rows: Tensor, goal: Tensor) -> Iterator[FeatureStatistics]:
-    sums = FeatureStatistics(rows.shape[1], goal.shape[1], dtype=torch.float64)
+def _add(rows: Tensor, goal: Tensor) -> Iterator[Sums]:
+    sums = Sums(Columns(rows.shape[1]), goal.shape[1], dtype=torch.float64)
     for x, t in zip(rows.split(16), goal.split(16), strict=True):
         sums.update(x, t)
         yield sums
 
 
-def _merge(parts: list[FeatureStatistics]) -> Iterator[FeatureStatistics]:
+def _merge(parts: list[Sums]) -> Iterator[Sums]:
     total = parts[0].copy()  # the parts stay as they are, for the next attempt
     for part in parts[1:]:
         total.merge(part)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._failures import Job, expected_seconds
-from tensorswitch.ridge import gram_bytes
+from tensorswitch.linear import Columns
 
 OUTPUTS = 10
 IMAGES = (10**6, 10**8, 10**9)
@@ -56,7 +56,7 @@ class Model:
 
 def sum_bytes(p: int) -> int:
     """Return the bytes of a worker's sums: two Gram matrices, and their targets."""
-    return 2 * (gram_bytes(p) + 4 * p * OUTPUTS)
+    return 2 * (4 * Columns(p).gram_shape[0] + 4 * p * OUTPUTS)
 
 
 def crossings(model: Model) -> str:

@@ -24,8 +24,7 @@ from torch.nn import functional as F
 from benchmarks._measure import describe, print_table
 from tensorswitch import convert
 from tensorswitch.data import load
-from tensorswitch.ridge import apply_readout, mean_diagonal, solve_matrix_free
-from tensorswitch.switches import deep_gates
+from tensorswitch.linear import Copies, solve_matrix_free
 from tensorswitch.training import Rows
 
 BATCH, EPOCHS, UNITS, RANK = 64, 5, 64, 6
@@ -103,7 +102,7 @@ def widened(network: Network, units: int) -> Network:
 def refitted(network: Network, train_rows: Rows, test_rows: Rows) -> tuple[float, float]:
     """Return the test error of a ridge readout of the converted layer, and the seconds it took."""
     start = time.process_time()
-    gates = torch.cat([network.hidden.weight, network.hidden.bias[:, None]], 1)
+    copies = Copies([torch.cat([network.hidden.weight, network.hidden.bias[:, None]], 1)])
 
     def inputs(rows: Rows) -> Tensor:
         parts = [network.features(x) for x in rows.x.split(1000)]
@@ -111,16 +110,16 @@ def refitted(network: Network, train_rows: Rows, test_rows: Rows) -> tuple[float
 
     targets = 2 * F.one_hot(train_rows.y, 10).float() - 1
     x = inputs(train_rows)
-    mean = mean_diagonal(x, deep_gates(x, [gates]))
+    mean = copies.mean_square(copies.rows(x))
     part = len(x) * 9 // 10  # the penalty is chosen on the rest
     held, scores = Rows(train_rows.x[part:], train_rows.y[part:]), {}
     for alpha in ALPHAS:
-        solution = solve_matrix_free(x[:part], targets[:part], [gates], alpha * mean, tol=1e-2)
-        found = apply_readout(inputs(held), [gates], solution.weight).argmax(1)
+        solution = solve_matrix_free(x[:part], targets[:part], copies, alpha * mean, tol=1e-2)
+        found = solution.outputs(copies, copies.rows(inputs(held))).argmax(1)
         scores[alpha] = float((found != held.y).float().mean())
     best = min(scores, key=lambda a: scores[a])
-    solution = solve_matrix_free(x, targets, [gates], best * mean, tol=1e-2)
-    found = apply_readout(inputs(test_rows), [gates], solution.weight).argmax(1)
+    solution = solve_matrix_free(x, targets, copies, best * mean, tol=1e-2)
+    found = solution.outputs(copies, copies.rows(inputs(test_rows))).argmax(1)
     wrong = 100 * float((found != test_rows.y).float().mean())
     return wrong, time.process_time() - start
 

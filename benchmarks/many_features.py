@@ -27,11 +27,10 @@ from benchmarks._measure import (
 )
 from tensorswitch.data import load
 from tensorswitch.features import as_images, learn_patch_bank
-from tensorswitch.ridge import FeatureRows, FeatureStatistics, Solution
-from tensorswitch.ridge.folds import FOLDS
-from tensorswitch.ridge.rows import fold_of_hashes, row_hashes
+from tensorswitch.linear import Columns, Solution, StoredRows, Sums, fold_of_rows
 
 ALPHAS = ("0.3 mean", "0.1 mean", "0.03 mean", "0.01 mean")
+FOLDS = 5
 HELD, CHUNK, LEARNED, MOST_SUMMED = 5_000, 256, 5_000, 20_000
 HEADER = ["features", "solver", "iterations", "λ / mean", "error, %", "s", "s with features", "GB"]
 
@@ -56,15 +55,16 @@ def measure(data: str, count: int, features: int, solver: str) -> list[str]:
 
     spent = 0.0
     out, width = targets.shape[1], bank.out_features
-    sums = FeatureStatistics(width, out, folds=FOLDS, held_out=True) if solver == "sums" else None
-    rows = FeatureRows(count, width, out) if solver == "rows" else None
+    sums = Sums(Columns(width), out, folds=FOLDS, held_out=True) if solver == "sums" else None
+    rows = StoredRows(count, width, out) if solver == "rows" else None
     for part, z in chunks(0, count):
         before = time.perf_counter()
-        hashes = row_hashes(images[part].flatten(1))
+        pixels = images[part].flatten(1)
         if sums is not None:
-            sums.update(z, targets[part], None, fold_of_hashes(hashes, FOLDS))
+            sums.update(z, targets[part], None, fold_of_rows(pixels, FOLDS))
         elif rows is not None:
-            rows.append(z, targets[part], None, hashes)
+            hashed = Columns(pixels.shape[1])
+            rows.append(z, targets[part], None, hashed.hashes(hashed.rows(pixels)))
         spent += time.perf_counter() - before
     before = time.perf_counter()
     if sums is not None:

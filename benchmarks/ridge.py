@@ -30,16 +30,8 @@ from benchmarks._measure import (
     print_table,
     side_by_side,
 )
-from tensorswitch.data import folders, load
-from tensorswitch.ridge import (
-    RidgeStatistics,
-    apply_readout,
-    deep_gates,
-    draw_gates,
-    mean_diagonal,
-    solve,
-    solve_matrix_free,
-)
+from tensorswitch.data import Split, folders, load
+from tensorswitch.linear import Copies, Solution, Sums, draw_gates, solve, solve_matrix_free
 
 RESULTS = Path(__file__).parent / "results" / "ridge.md"
 PAPER = {"mnist": 2.99, "cifar10": 47.71, "svhn": 27.11}
@@ -116,23 +108,22 @@ def run(
         torch.from_numpy(data.train_labels[:rows].astype(np.int64)),
     )
     targets = 2 * torch.nn.functional.one_hot(y, 10).float() - 1
-    weights = gate_weights(components, gates)
+    copies = Copies(gate_weights(components, gates))
     before = time.perf_counter()
-    alpha = scale * mean_diagonal(x, deep_gates(x, weights))
-    solution = solve(x, targets, weights, alpha, solver=solver, tol=TOLERANCE[name], memory_gb=16)
+    options: dict[str, Any] = {"solver": solver, "tol": TOLERANCE[name], "memory_gb": 16}
+    solution = solve(x, targets, copies, f"{scale} mean", **options)
     seconds = time.perf_counter() - before
-    error = (
-        100
-        * (
-            apply_readout(torch.from_numpy(data.test), weights, solution.weight).argmax(1).numpy()
-            != data.test_labels
-        ).mean()
-    )
+    error = test_error(copies, solution, data)
     memory = peak_resident_bytes() / 1e9
     return (
         f"{solution.iterations or '–'} | {error:.2f} | {PAPER[name]} | {seconds:.1f} "
         f"| {memory:.1f} |\n"
     )
+
+
+def test_error(copies: Copies, solution: Solution, data: Split) -> float:
+    outputs = solution.outputs(copies, copies.rows(torch.from_numpy(data.test)))
+    return 100 * float((outputs.argmax(1).numpy() != data.test_labels).mean())
 
 
 def gate_weights(n_in: int, gates: tuple[int, ...]) -> list[Tensor]:
@@ -149,18 +140,18 @@ def speed() -> None:
     x, targets, weights = problem(64)
 
     def ours() -> Tensor:
-        return RidgeStatistics(weights, 10).update(x, targets).solve().weight
+        return Sums(Copies(weights), 10).update(x, targets).solve().weight
 
     difference = (ours().flatten(0, 1).numpy() - by_blas(x, targets, weights[0])).__abs__().max()
     times = side_by_side(
         {"ours": ours, "ssyrk": lambda: by_blas(x, targets, weights[0])}, seconds=30, least=3
     )
     memory = peak_extra_bytes(streaming_128) / 1e9
-    sums = RidgeStatistics(weights, 10).update(x, targets)
+    sums = Sums(Copies(weights), 10, folds=5).update(x, targets)
     path = [10.0**k for k in range(8)]
     paths = side_by_side(
         {
-            "one": lambda: RidgeStatistics(weights, 10).update(x, targets).solve(),
+            "one": lambda: Sums(Copies(weights), 10).update(x, targets).solve(),
             "path": lambda: sums.solve(path),
         },
         seconds=10,
@@ -175,7 +166,7 @@ def speed() -> None:
             ["largest difference of the weights", f"{difference:.1e}"],
             ["streaming, 128 × 128, update and solve: GB", f"{memory:.2f}"],
             [
-                "a path of 8 λ on the sums, against sums and one solution",
+                "a path of 8 λ on the sums of folds, against sums and one solution",
                 f"{(paths['one'] + paths['path']) / paths['one']:.2f}",
             ],
         ],
@@ -233,26 +224,20 @@ def by_blas(x: Tensor, targets: Tensor, gate_weight: Tensor) -> np.ndarray:
 def streaming_128() -> Callable[[], Any]:
     x, targets, weights = problem(128, 10_000)
     # A first call, so that one-time allocations of libraries do not count.
-    RidgeStatistics([weights[0][:2]], 10).update(x[:100], targets[:100]).solve()
-    return lambda: RidgeStatistics(weights, 10).update(x, targets).solve()
+    Sums(Copies([weights[0][:2]]), 10).update(x[:100], targets[:100]).solve()
+    return lambda: Sums(Copies(weights), 10).update(x, targets).solve()
 
 
 def matrix_free_256() -> str:
     data = load("mnist").protocol(256)
     x, y = torch.from_numpy(data.train), torch.from_numpy(data.train_labels.astype(np.int64))
-    weights = gate_weights(256, (256,))
+    copies = Copies(gate_weights(256, (256,)))
     before = time.perf_counter()
     solution = solve_matrix_free(
-        x, 2 * torch.nn.functional.one_hot(y, 10).float() - 1, weights, tol=1e-2
+        x, 2 * torch.nn.functional.one_hot(y, 10).float() - 1, copies, tol=1e-2
     )
     seconds = time.perf_counter() - before
-    error = (
-        100
-        * (
-            apply_readout(torch.from_numpy(data.test), weights, solution.weight).argmax(1).numpy()
-            != data.test_labels
-        ).mean()
-    )
+    error = test_error(copies, solution, data)
     memory = peak_resident_bytes() / 1e9
     return (
         f"{solution.iterations} iterations, {seconds:.0f} s, {memory:.1f} GB in total, "

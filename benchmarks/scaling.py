@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from tensorswitch.estimators.conv_ridge import ALPHAS
 from torch import Tensor, distributed
 
 from benchmarks._failures import run_tree
@@ -29,9 +30,8 @@ from benchmarks._measure import describe
 from benchmarks._planning import OUTPUTS, Model, crossings, markdown, planned, sum_bytes
 from tensorswitch.data import DataError, load
 from tensorswitch.estimators import TSConvRidgeClassifier
-from tensorswitch.estimators.conv_ridge import ALPHAS
 from tensorswitch.features import as_images, learn_patch_bank
-from tensorswitch.ridge import FeatureStatistics
+from tensorswitch.linear import Columns, Sums
 
 RESULTS = Path(__file__).parent / "results" / "scaling.md"
 SIZES = (1024, 2048, 4096, 8192)
@@ -67,7 +67,7 @@ def measure(p: int, images: Tensor, labels: np.ndarray) -> dict[str, float]:
     z = (z - z.mean(0)) / z.std(0).clamp(min=1e-6)
     targets = torch.eye(OUTPUTS)[torch.from_numpy(np.asarray(labels, dtype=np.int64))]
     fold = torch.arange(len(z)) % 5
-    sums = FeatureStatistics(found, OUTPUTS, **KEPT)  # type: ignore[arg-type]
+    sums = Sums(Columns(found), OUTPUTS, **KEPT)  # type: ignore[arg-type]
     update = seconds(lambda: sums.update(z, targets, None, fold)) / len(z)
     one = seconds(lambda: sums.solve("0.1 mean", fit_intercept=True))
     path = seconds(lambda: sums.solve(ALPHAS, fit_intercept=True), 2)
@@ -159,7 +159,7 @@ def same_after_deaths() -> list[list[str]]:
     generator = torch.Generator().manual_seed(0)
     z = torch.randint(-9, 10, (2000, 48), generator=generator).double()
     targets = torch.randint(-9, 10, (2000, 2), generator=generator).double()
-    whole = FeatureStatistics(48, 2, dtype=torch.float64).update(z, targets)
+    whole = Sums(Columns(48), 2, dtype=torch.float64).update(z, targets)
     rows = []
     for death in (0.0, 0.01, 0.1, 0.3):
         for branches in (2, 4):

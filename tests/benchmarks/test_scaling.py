@@ -6,7 +6,7 @@ import torch
 
 from benchmarks._failures import Job, expected_seconds, run_tree
 from benchmarks._planning import Model, plan, sum_bytes
-from tensorswitch.ridge import FeatureStatistics
+from tensorswitch.linear import Columns, Sums
 
 MODEL = Model(fixed=1e-4, per_feature=1e-6, product=4e-11, cube=7e-11, iteration=1e-9, merge=2e-10)
 
@@ -16,7 +16,7 @@ def test_a_tree_whose_workers_die_has_the_sums_of_all_rows(death):
     z = torch.randint(-9, 10, (300, 12)).double()  # integers, so that no order rounds
     targets = z[:, :2]
     done = run_tree(z, targets, chunks=20, branches=3, death=death, seed=0)
-    whole = FeatureStatistics(12, 2, dtype=torch.float64).update(z, targets)
+    whole = Sums(Columns(12), 2, dtype=torch.float64).update(z, targets)
     assert (done.deaths > 0) == (death > 0)
     assert done.sums.rows == whole.rows == 300
     assert torch.equal(done.sums.solve("mean").weight, whole.solve("mean").weight)

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 PROGRAM = """
 import sys, torch
-from tensorswitch.ridge._cholesky import SymmetricPanels
+from tensorswitch.linear._cholesky import SymmetricPanels
 order, dtype = int(sys.argv[1]), getattr(torch, sys.argv[2])
 # I + 11ᵀ / order, whose inverse is known and whose condition number is 2 at any order
 rows = lambda a, b: torch.full((b - a, order), 1 / order, dtype=dtype).index_put_(

@@ -32,7 +32,7 @@ from tensorswitch.estimators._pairs import (
 from tensorswitch.estimators._transaction import unchanged_on_error
 from tensorswitch.kernel_ridge import Calibration
 from tensorswitch.kernels import check_depth, check_kind, equivalent_kernels
-from tensorswitch.ridge.rows import row_hashes
+from tensorswitch.linear._rows import row_hashes
 
 __all__ = ["TSKernelSVC"]
 

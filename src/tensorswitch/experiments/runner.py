@@ -20,9 +20,9 @@ from tensorswitch.estimators import TSKernelRidgeClassifier, TSKernelSVC, kernel
 from tensorswitch.experiments.experiment import SGD, Experiment, Result
 from tensorswitch.experiments.filters import first_filters, first_weight
 from tensorswitch.history import Epoch
+from tensorswitch.linear import Copies, draw_gates
+from tensorswitch.linear import solve as solve_ridge
 from tensorswitch.models import Network, cnn, mlp
-from tensorswitch.ridge import apply_readout, deep_gates, draw_gates, mean_diagonal
-from tensorswitch.ridge import solve as solve_ridge
 from tensorswitch.training import Learner, Rows, train
 
 __all__ = ["Watch", "remember", "run", "untrained", "with_fingerprints"]
@@ -216,33 +216,21 @@ def _build(experiment: Experiment, split: Split, classes: int) -> Network:
 
 def _ridge(experiment: Experiment, split: Split, classes: int) -> Result:
     """Solve the readout in one pass."""
-    gate_weights = draw_gates(
-        split.train.shape[1], [experiment.width], torch.Generator().manual_seed(experiment.seed)
-    )
+    generator = torch.Generator().manual_seed(experiment.seed)
+    copies = Copies(draw_gates(split.train.shape[1], [experiment.width], generator))
     x, y = torch.from_numpy(split.train), torch.from_numpy(split.train_labels)
     targets = 2 * torch.nn.functional.one_hot(y, classes).to(x.dtype) - 1
     start = time.perf_counter()
-    mean = mean_diagonal(x, deep_gates(x, gate_weights)) or 1.0  # 0 if all inputs are zero
-    solution = solve_ridge(
-        x,
-        targets,
-        gate_weights,
-        [a * mean for a in experiment.alphas],
-        tol=experiment.tol,
-        fit_intercept=False,
-        selection="gcv",
-    )
+    mean = copies.mean_square(copies.rows(x)) or 1.0  # 0 if all inputs are zero
+    alphas = [a * mean for a in experiment.alphas]
+    solution = solve_ridge(x, targets, copies, alphas, tol=experiment.tol)
     seconds = time.perf_counter() - start
 
     def error(x: np.ndarray, labels: np.ndarray) -> float:
-        return (
-            _error(
-                apply_readout(torch.from_numpy(x), gate_weights, solution.weight).argmax(1).numpy(),
-                labels,
-            )
-            if len(x)
-            else math.nan
-        )
+        if not len(x):
+            return math.nan
+        outputs = solution.outputs(copies, copies.rows(torch.from_numpy(x)))
+        return _error(outputs.argmax(1).numpy(), labels)
 
     test, validation = (
         error(split.test, split.test_labels),

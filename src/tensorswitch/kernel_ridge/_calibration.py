@@ -8,7 +8,7 @@ import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_softmax, softmax
 
-from tensorswitch.ridge import effective_rows
+from tensorswitch.linear._penalty import effective_rows
 
 CLOSENESS = 10.0  # of the map to a multiple of the identity, in units of rows
 
@@ -115,7 +115,7 @@ def weights_of_rows(weight: np.ndarray) -> np.ndarray:
     """Return weights that add up to the number of rows they are worth.
 
     Whole weights are repetitions, and of small ones only the proportions matter; see
-    :func:`tensorswitch.ridge.effective_rows`.
+    :func:`effective_rows`.
 
     Parameters
     ----------

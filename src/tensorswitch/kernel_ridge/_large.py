@@ -28,7 +28,7 @@ from torch import Tensor, distributed
 
 from tensorswitch.kernel_ridge._loo import free_intercept, positive_scale
 from tensorswitch.kernels import KernelTiles, equivalent_kernels
-from tensorswitch.ridge import SingularError
+from tensorswitch.linear import SingularError
 
 log = logging.getLogger("tensorswitch.kernel_ridge")
 

@@ -82,8 +82,10 @@ class Columns(Representation):
         """Return ``Σ s ‖x‖²`` by the number of columns."""
         total = 0.0
         for part in self.blocks(rows, 1):
-            energy = rows[part].x.square().sum(1).double()
-            total += float(energy.sum() if sample_weight is None else sample_weight[part] @ energy)
+            energy = rows[part].x.double().square().sum(1)
+            if sample_weight is not None:
+                energy *= sample_weight[part]
+            total += float(energy.sum())
         return total / self.features
 
     def hashes(self, rows: RowsOf) -> Tensor:

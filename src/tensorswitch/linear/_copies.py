@@ -89,6 +89,11 @@ class Copies(Representation):
         self.units = math.prod(sizes)
         self.shape = (*reversed(self.sizes), in_features)
 
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The type of the gate weights, if there are any."""
+        return self.gate_weights[0].dtype if self.gate_weights else None
+
     def rows(self, x: Tensor, routes: Tensor | Routes | None = None) -> RowsOf:
         """Return rows with the gates that they open, or that are given."""
         if self.gate_weights:

@@ -22,7 +22,7 @@ def sum_on_dask(
     representation: Representation,
     *,
     sample_weight: Any = None,
-    dtype: torch.dtype = torch.float32,
+    dtype: torch.dtype | None = None,
     split_every: int = 4,
 ) -> Sums:
     """Sum ``C = Σ s z zᵀ`` and ``S = Σ s z tᵀ`` over the chunks of Dask arrays.
@@ -40,8 +40,8 @@ def sum_on_dask(
         The map from inputs to z.
     sample_weight : dask.array.Array of shape (rows,), optional
         Weights s of the rows, 1 by default.
-    dtype : torch.dtype, default=torch.float32
-        Data type of rows and sums; for copies that of their gate weights.
+    dtype : torch.dtype, optional
+        Data type of rows and sums. By default that of the gate weights, or float32 without them.
     split_every : int, default=4
         Number of sums that are merged at a time.
 
@@ -94,6 +94,7 @@ def sum_on_dask(
     parts = [x.rechunk({1: -1}), targets.rechunk({0: rows, 1: -1})]
     if sample_weight is not None:
         parts.append(sample_weight.rechunk({0: rows}))
+    dtype = dtype or representation.dtype or torch.float32
     shared = delayed(representation)
     add, join = delayed(_sum), delayed(_merge)
     sums = [

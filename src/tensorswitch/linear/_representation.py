@@ -85,6 +85,11 @@ class Representation(ABC):
         """Length of z."""
         return math.prod(self.shape)
 
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The type that rows must have; None for any."""
+        return None
+
     @abstractmethod
     def rows(self, x: Tensor, routes: Tensor | Routes | None = None) -> RowsOf:
         """Return rows with their gates.

@@ -20,9 +20,14 @@ from tensorswitch.linear._matrix_free import Options, matrix_free
 from tensorswitch.linear._penalty import Alpha
 from tensorswitch.linear._problem import Problem, check_finite, check_sample_weight
 from tensorswitch.linear._representation import RowsOf
+from tensorswitch.linear._rows import row_hashes
 from tensorswitch.linear._solution import Solution
 
-LARGEST = 32_768.0  # half precision ends at 65,504
+# The largest value of a column is stored as about 2^7: half precision keeps 11 bits down to 2^-14,
+# and a later one that is 256 times as large still fits, since it ends at 65,504.
+TOP, END = 7, 15
+REACH = 110  # of exponents, whose powers are numbers in single precision
+UNKNOWN = -REACH - TOP - 1  # of columns that are zero so far
 
 
 class StoredRows:
@@ -31,10 +36,11 @@ class StoredRows:
         (Σ s z zᵀ + λI) W = Σ s z tᵀ
 
     Where :class:`Sums` of :class:`Columns` needs ``features² / 2`` numbers, this needs
-    ``rows · features`` in half precision, in memory if they fit and else in a temporary file. It is
-    for more than some 30,000 features, whose Gram matrix takes long or does not fit into memory;
-    below, the sums are faster, and their rows can be merged and removed. Each iteration reads all
-    rows once. The preconditioner is the Gram matrix of up to 8,192 rows, as in
+    ``rows · features`` in half precision, in memory if they fit and else in a temporary file. Each
+    column is scaled by a power of two before it is rounded, so that 11 bits are kept at any scale.
+    It is for more than some 30,000 features, whose Gram matrix takes long or does not fit into
+    memory; below, the sums are faster, and their rows can be merged and removed. Each iteration
+    reads all rows once. The preconditioner is the Gram matrix of up to 8,192 rows, as in
     :func:`solve_matrix_free`.
 
     Parameters
@@ -42,7 +48,7 @@ class StoredRows:
     rows : int
         Number of rows to come.
     features : int
-        Number of features. They should be of the order of 1: half precision keeps 11 bits.
+        Number of features.
     out_features : int
         Number of columns of the targets.
     memory : float, optional
@@ -81,6 +87,8 @@ class StoredRows:
             self._z = torch.empty(rows, features, dtype=torch.float16, device="cpu")
         else:
             self._z = _file_of(rows, features, folder)
+        # z = stored · 2^exponent
+        self._exponents = torch.full((features,), UNKNOWN, dtype=torch.int32, device="cpu")
         self._targets = torch.empty(rows, out_features, device="cpu")
         self._weight = torch.ones(rows, device="cpu")
         self._hashes = torch.zeros(rows, dtype=torch.int64, device="cpu")
@@ -108,8 +116,8 @@ class StoredRows:
         sample_weight : Tensor of shape (rows,), optional
             Their weights, 1 by default.
         hashes : Tensor of int64 of shape (rows,), optional
-            Hashes from :func:`row_hashes`; rows of equal hashes are left
-            out together when λ is chosen. By default each row by itself.
+            Rows of equal hashes are left out together when λ is chosen. By default hashes of the
+            features; see :func:`fold_of_rows`.
 
         Returns
         -------
@@ -119,8 +127,8 @@ class StoredRows:
         Raises
         ------
         ValueError
-            If there are more rows than announced, features or targets are not finite or too large,
-            or weights are negative or not finite. No rows are added then.
+            If there are more rows than announced, features or targets are not finite in single
+            precision, or weights are negative or not finite. No rows are added then.
         """
         check_shape("z", z, (None, self._z.shape[1]), "(rows, features)")
         check_shape("targets", targets, (len(z), self._targets.shape[1]), "(rows, out_features)")
@@ -132,20 +140,29 @@ class StoredRows:
         start, end = self._filled, self._filled + len(z)
         if end > len(self._z):
             raise ValueError(f"there is room for {len(self._z):,} rows, but {end:,} were given")
-        if len(z) and not float(z.abs().max()) <= LARGEST:
-            raise ValueError(
-                f"features must be finite and at most {LARGEST:,.0f} in size; standardise them"
-            )
-        targets = targets.to(self._targets)  # large numbers may become infinite
+        z, targets = z.to(self._targets), targets.to(self._targets)  # large numbers become infinite
         check_finite("targets", targets)
-        self._z[start:end] = z.to(torch.float16)
+        if len(z):
+            self._make_room(z)
+            self._z[start:end] = z * torch.exp2(-self._exponents)
         self._targets[start:end] = targets
         if sample_weight is not None:
             self._weight[start:end] = sample_weight
-        places = torch.arange(start, end, device="cpu")
-        self._hashes[start:end] = places if hashes is None else hashes
+        self._hashes[start:end] = row_hashes(z) if hashes is None else hashes
         self._filled = end
         return self
+
+    def _make_room(self, z: Tensor) -> None:
+        """Choose exponents that suit new rows as well, or raise if these are not finite."""
+        largest = torch.linalg.vector_norm(z, torch.inf, dim=0)
+        check_finite("z", largest)
+        wanted = torch.frexp(largest).exponent.clamp(-REACH, REACH) - TOP
+        unknown = self._exponents == UNKNOWN
+        narrow = torch.where(unknown, largest > 0, wanted > self._exponents + END - TOP)
+        for column in (narrow & ~unknown).nonzero().flatten().tolist():
+            change = int(self._exponents[column] - wanted[column])
+            self._z[: self._filled, column] *= 2.0**change
+        self._exponents = torch.where(narrow, wanted, self._exponents)
 
     @torch.no_grad()
     def solve(
@@ -185,7 +202,7 @@ class StoredRows:
         filled = slice(self._filled)
         weight = self._weight[filled]
         problem = Problem(
-            _HalfRows(self._z[filled]),
+            _HalfRows(self._z[filled], scale=torch.exp2(self._exponents.double())),
             self._targets[filled],
             None if bool((weight == 1).all()) else weight,
             Columns(self._z.shape[1]),
@@ -197,15 +214,15 @@ class StoredRows:
 
 @dataclass(frozen=True)
 class _HalfRows(RowsOf):
-    """Rows in half precision, times ``factor``; those that are taken out are single precision."""
+    """Rows in half precision, times ``scale``; those that are taken out are single precision."""
 
-    factor: float = 1.0
+    scale: Tensor = None  # type: ignore[assignment]  # of each column, in float64
 
     def __getitem__(self, index: slice | Tensor) -> RowsOf:
-        return RowsOf(self.x[index].float() * self.factor)
+        return RowsOf(self.x[index].float().mul_(self.scale.float()))
 
     def times(self, factor: Tensor | float) -> RowsOf:
-        return _HalfRows(self.x, factor=self.factor * float(factor))
+        return _HalfRows(self.x, scale=self.scale * factor)
 
 
 def _file_of(rows: int, features: int, folder: str | Path | None) -> Tensor:

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tensorswitch.ridge._cholesky import SingularError, SymmetricPanels
+from tensorswitch.linear._cholesky import SingularError, SymmetricPanels
 
 
 def symmetric(order, dtype=torch.float64):
@@ -34,7 +34,6 @@ def test_the_factor_solves_the_shifted_system(order, dtype):
     assert_close(factor.solve(right), torch.linalg.solve(shifted, right), **tolerance)
     inverse = torch.linalg.inv(shifted.double())
     assert_close(factor.inverse_diagonal(), inverse.diagonal(), rtol=1e-4, atol=1e-5)
-    assert factor.inverse_trace() == pytest.approx(float(inverse.trace()), rel=1e-4)
 
 
 def test_solving_does_not_change_the_right_side():

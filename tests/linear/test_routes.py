@@ -5,15 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from tensorswitch import Routes, switched_linear
-from tensorswitch.ridge import (
-    FeatureStatistics,
-    RidgeStatistics,
-    RouteStatistics,
-    apply_readout,
-    solve,
-    solve_dual,
-    solve_matrix_free,
-)
+from tensorswitch.linear import Columns, Copies, Sums, solve, solve_dual, solve_matrix_free
 from tensorswitch.switches import Maxout, MaxPool2d, ReLU
 
 ROWS, UNITS, INPUTS, OUTPUTS = 50, 6, 4, 2
@@ -57,7 +49,7 @@ def dense(z, targets, weight, alpha, intercept=False):
 
 def streaming(x, targets, routes, alpha, *, sample_weight=None, fit_intercept=False):
     units = (routes.gates if isinstance(routes, Routes) else routes).shape[1]
-    statistics = RouteStatistics(units, x.shape[1], targets.shape[1], dtype=torch.float64)
+    statistics = Sums(Copies.given(units, x.shape[1]), targets.shape[1], dtype=torch.float64)
     statistics.update(x, targets, sample_weight, routes=routes)
     statistics.update(-x, 2 * targets, sample_weight, routes=routes)  # and remove them again
     statistics.remove(-x, 2 * targets, sample_weight, routes=routes)
@@ -82,11 +74,11 @@ def test_the_solution_is_that_of_the_expanded_tensor(case, solver, weighted, int
     expected, constant = dense(routes.expand(x), targets, weight, 0.3, intercept)
     found = solver(x, targets, routes, 0.3, sample_weight=weight, fit_intercept=intercept)
     assert_close(found.weight.flatten(0, 1), expected)
-    outputs = routes.expand(x).flatten(1) @ expected
-    assert_close(apply_readout(x, routes, found.weight), outputs)
+    copies = Copies.given(UNITS if case != "pooled, one unit" else 1, INPUTS)
+    outputs = found.outputs(copies, copies.rows(x, routes))
+    assert_close(outputs, routes.expand(x).flatten(1) @ expected + intercept * constant)
     if intercept:
         assert_close(found.intercept, constant)
-        assert_close(apply_readout(x, routes, found.weight, intercept=constant), outputs + constant)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -120,23 +112,22 @@ def test_equal_rows_with_different_gates_are_different_rows():
 def test_statistics_in_chunks_are_merged_saved_and_chosen_by_folds(tmp_path):
     routes, x = CASES["maxout"]()
     targets, options = draw(ROWS, OUTPUTS), {"dtype": torch.float64, "folds": 5}
-    sizes = (UNITS, INPUTS, OUTPUTS)
-    whole = RouteStatistics(*sizes, **options).update(x, targets, routes=routes)
+    copies = Copies.given(UNITS, INPUTS)
+    whole = Sums(copies, OUTPUTS, **options).update(x, targets, routes=routes)
     parts = [slice(0, 20), slice(20, ROWS)]
     first, second = (
-        RouteStatistics(*sizes, **options).update(x[p], targets[p], routes=routes.gates[p])
+        Sums(copies, OUTPUTS, **options).update(x[p], targets[p], routes=routes.gates[p])
         for p in parts
     )
     first.merge(second).save(tmp_path / "sums")
-    loaded = RidgeStatistics.load(tmp_path / "sums")
-    assert isinstance(loaded, RouteStatistics)
+    loaded = Sums.load(tmp_path / "sums")
     found, expected = loaded.solve([0.1, 1, 10]), whole.solve([0.1, 1, 10])
     assert found.alpha == expected.alpha
     assert_close(found.weight, expected.weight)
     alone = solve(x, targets, routes, [0.1, 1, 10], solver="streaming")
     assert_close(alone.path, expected.path)
-    plain = RidgeStatistics([torch.zeros(UNITS, INPUTS, dtype=torch.float64)], OUTPUTS, **options)
-    with pytest.raises(ValueError, match="RouteStatistics cannot be merged into RidgeStatistics"):
+    plain = Sums(Copies([torch.zeros(UNITS, INPUTS, dtype=torch.float64)]), OUTPUTS, **options)
+    with pytest.raises(ValueError, match="one has gate weights of its own, the other has not"):
         plain.merge(loaded)
 
 
@@ -147,7 +138,7 @@ def test_routes_that_add_up_rows_are_refused_with_a_remedy(solver):
     with pytest.raises(ValueError, match=r"several input rows add to output row .*Routes.expand"):
         solver(x, targets, routes, 0.3)
     z = routes.expand(x)
-    statistics = FeatureStatistics(UNITS * INPUTS, OUTPUTS, dtype=torch.float64)
+    statistics = Sums(Columns(UNITS * INPUTS), OUTPUTS, dtype=torch.float64)
     weight = statistics.update(z.flatten(1), targets).solve(0.3).weight
     expected, _ = dense(z, targets, None, 0.3)
     assert_close(weight, expected)
@@ -158,7 +149,7 @@ def test_routes_that_add_up_rows_are_refused_with_a_remedy(solver):
 def test_what_is_wrong_is_named_and_changes_nothing():
     routes, x = CASES["relu"]()
     targets = draw(ROWS, OUTPUTS)
-    statistics = RouteStatistics(UNITS, INPUTS, OUTPUTS, dtype=torch.float64)
+    statistics = Sums(Copies.given(UNITS, INPUTS), OUTPUTS, dtype=torch.float64)
     statistics.update(x, targets, routes=routes)
     before = statistics.copy()
     for arguments, error, message in [

@@ -7,19 +7,17 @@ import torch
 from torch.testing import assert_close
 
 from tensorswitch import algebra
-from tensorswitch.ridge import (
-    FeatureStatistics,
-    RidgeStatistics,
-    apply_readout,
+from tensorswitch.linear import (
+    Columns,
+    Copies,
+    Sums,
+    fold_of_rows,
     solve,
+    solve_dual,
     solve_matrix_free,
 )
-from tensorswitch.ridge.folds import FOLDS, fold_errors
-from tensorswitch.ridge.moments import Moments
-from tensorswitch.ridge.penalty import penalties
-from tensorswitch.ridge.rows import distinct_rows, fold_of_rows, row_hashes
-from tensorswitch.ridge.solving import solve_moments
 
+FOLDS = 5
 SOLVERS = ["streaming", "matrix-free", "dual"]
 DOUBLE = {"dtype": torch.float64}
 
@@ -61,9 +59,8 @@ def test_the_intercept_is_not_penalised(solver, gates, weighted):
     assert_close(found.weight.flatten(0, -2), weights)
     assert_close(found.intercept, intercept)
     moved = solve(x, -3 * targets + 100, gate_weights, 0.3, **options)
-    old, new = (
-        apply_readout(x, gate_weights, s.weight, intercept=s.intercept) for s in (found, moved)
-    )
+    copies = Copies(gate_weights)
+    old, new = (s.outputs(copies, copies.rows(x)) for s in (found, moved))
     assert_close(new, -3 * old + 100)
     multiple = solve(x, targets, gate_weights, "0.1 × mean", **options)
     assert multiple.alpha == pytest.approx(0.1 * mean)
@@ -99,22 +96,17 @@ def test_errors_are_those_of_explicit_refits(solver, weighted):
     assert found.alpha == ALPHAS[expected.index(min(expected))]
 
 
-@pytest.mark.parametrize("selection", ["cv", "gcv"])
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_repeated_rows_are_rows_of_weight_two(solver, selection, monkeypatch):
-    monkeypatch.setattr("tensorswitch.ridge.gcv.PROBES", 2000)
+def test_repeated_rows_are_rows_of_weight_two(solver):
     x, targets, gate_weights, _ = problem((5,), rows=80)
-    if selection == "gcv" and solver == "matrix-free":
-        pytest.skip("traces are estimated with signs of the rows")
-    options = {"solver": solver, "fit_intercept": True, "tol": 1e-10, "selection": selection}
+    options = {"solver": solver, "fit_intercept": True, "tol": 1e-10}
     twice = solve(x.repeat(2, 1), targets.repeat(2, 1), gate_weights, ALPHAS, **options)
     weight = torch.full((len(x),), 2.0, **DOUBLE)
     once = solve(x, targets, gate_weights, ALPHAS, sample_weight=weight, **options)
     assert twice.alpha == once.alpha
     assert_close(twice.weight, once.weight, rtol=1e-4, atol=1e-6)
-    if selection == "cv":
-        single = solve(x, targets, gate_weights, [a / 2 for a in ALPHAS], **options)
-        assert twice.alpha == 2 * single.alpha
+    single = solve(x, targets, gate_weights, [a / 2 for a in ALPHAS], **options)
+    assert twice.alpha == 2 * single.alpha
 
 
 def test_folds_depend_on_content_alone():
@@ -127,22 +119,25 @@ def test_folds_depend_on_content_alone():
     assert torch.equal(fold_of_rows(-torch.zeros(1, 3), 5), fold_of_rows(torch.zeros(1, 3), 5))
     assert torch.bincount(folds, minlength=5).min() > 60
     whole = torch.cartesian_prod(torch.arange(16.0), torch.arange(16.0))
-    assert len(row_hashes(whole).unique()) == 256
+    columns = Columns(2)
+    assert len(columns.hashes(columns.rows(whole)).unique()) == 256
     assert torch.bincount(fold_of_rows(whole, 5), minlength=5).min() > 30
 
 
-def test_distinct_rows_have_mean_targets_and_summed_weights():
-    x = torch.tensor([[1.0], [2.0], [1.0], [3.0]])
-    t, s = torch.tensor([[1.0], [5.0], [4.0], [9.0]]), torch.tensor([1.0, 1.0, 2.0, 0.0])
-    merged = distinct_rows(row_hashes(x), t, s)
-    assert merged.first.tolist() == [0, 1]
-    assert merged.place.tolist() == [0, 1, 0, -1]
-    assert merged.targets.flatten().tolist() == [3.0, 5.0]
-    assert merged.weight.tolist() == [3.0, 1.0]
+def test_identical_rows_are_one_row_of_their_mean_and_weight():
+    x = torch.tensor([[1.0], [2.0], [1.0], [3.0]], **DOUBLE)
+    t, s = torch.tensor([[1.0], [5.0], [4.0], [9.0]], **DOUBLE), torch.tensor([1.0, 1, 2, 0])
+    merged = {"sample_weight": torch.tensor([3.0, 1.0])}
+    found = solve_dual(x, t, Columns(1), ALPHAS, sample_weight=s)
+    once = solve_dual(x[:2], torch.tensor([[3.0], [5.0]], **DOUBLE), Columns(1), ALPHAS, **merged)
+    assert_close(found.weight, once.weight)
+    within = (1 * (1 - 3) ** 2 + 2 * (4 - 3) ** 2) / 4  # what no readout can explain
+    for (_, error), (_, less) in zip(found.path, once.path, strict=True):
+        assert error == pytest.approx(less + within)
 
 
 def statistics(gate_weights, out=2, **options):
-    return RidgeStatistics(gate_weights, out, dtype=torch.float64, **options)
+    return Sums(Copies(gate_weights), out, dtype=torch.float64, **options)
 
 
 def test_chunks_and_merging_choose_the_same_penalty():
@@ -181,7 +176,7 @@ def test_removing_rows_is_fitting_without_them(options):
 def test_new_targets_are_those_of_the_rows():
     x, targets, gate_weights, weight = problem()
     found = statistics(gate_weights, folds=5).update(x, targets, weight)
-    found.retarget([1, 0, 0], [1.0, -2.0, 0.0], [0.0, 3.0, -1.0])
+    found = found.retarget([1, 0, 0], [1.0, -2.0, 0.0], [0.0, 3.0, -1.0])
     new = torch.stack([targets[:, 1], 3 - 2 * targets[:, 0], -torch.ones(len(x))], dim=1)
     expected = statistics(gate_weights, 3, folds=5).update(x, new, weight)
     for one, other in zip(found.moments(), expected.moments(), strict=True):
@@ -189,29 +184,23 @@ def test_new_targets_are_those_of_the_rows():
             assert_close(getattr(one, name), getattr(other, name))
 
 
-def test_dense_sums_are_solved_alike():
-    """Sums of explicit features, for other statistics that reuse the choice of λ."""
+def test_copies_are_columns_that_are_not_formed():
     x, targets, gate_weights, weight = problem((4, 3))
     z = algebra.tensor_switching(x, gate_weights)[-1].flatten(1)
-    folds = fold_of_rows(x, 5)
-    dense_folds = [
-        Moments.of(z[folds == k], targets[folds == k], weight[folds == k]) for k in range(5)
-    ]
+    formed = Sums(Columns(z.shape[1]), 2, dtype=torch.float64, folds=5)
+    formed.update(z, targets, weight, fold_of_rows(x, 5))
     packed = statistics(gate_weights, folds=5).update(x, targets, weight)
-    one = solve_moments(dense_folds, ALPHAS)
+    one = formed.solve(ALPHAS, fit_intercept=True)
     other = packed.solve(ALPHAS, fit_intercept=True)
     assert one.alpha == other.alpha
     assert_close(one.weight, other.weight.flatten(0, -2))
     assert_close(torch.tensor(one.path), torch.tensor(other.path))
 
 
-def test_many_features_share_factorisations(monkeypatch):
-    x, targets, gate_weights, _ = problem((6, 5), rows=300, n_in=6)
-    folds = statistics(gate_weights, folds=5).update(x, targets).moments()
-    values = [10.0 ** (k / 2) for k in range(6, -5, -1)]
-    exact = fold_errors(folds, values, True)
-    monkeypatch.setattr("tensorswitch.ridge.folds.DIRECT", 10)
-    assert fold_errors(folds, values, True) == pytest.approx(exact, rel=1e-3)
+def test_several_penalties_need_folds():
+    x, targets, gate_weights, _ = problem()
+    with pytest.raises(ValueError, match="needs the sums of folds; make them with folds=5"):
+        statistics(gate_weights).update(x, targets).solve(ALPHAS)
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
@@ -229,36 +218,6 @@ def test_preconditioners_lead_to_the_same_solution(gates, fit_intercept):
         solve_matrix_free(x, targets, gate_weights, preconditioner="none")
 
 
-def test_files_of_older_versions(tmp_path):
-    from tensorswitch._files import write_tensors
-
-    x, targets, gate_weights, _ = problem()
-    new = statistics(gate_weights).update(x, targets)
-    old = {"gram": new.gram, "cross": new.cross.contiguous(), "target_energy": new.target_energy}
-    header = {"rows": 60.0, "weight_squares": 60.0, "forgetting": 1.0, "switch": "relu"}
-    write_tensors(
-        tmp_path / "old",
-        "tensorswitch.RidgeStatistics",
-        {**old, "gate_weight.0": gate_weights[0]},
-        header,
-    )
-    loaded = RidgeStatistics.load(tmp_path / "old")
-    assert_close(loaded.solve().weight, new.solve().weight)
-    with pytest.raises(ValueError, match="files of older versions lack; sum the rows again"):
-        loaded.solve(fit_intercept=True)
-    loaded.save(tmp_path / "again")
-    assert not RidgeStatistics.load(tmp_path / "again").has_means
-    header["version"] = 99
-    write_tensors(
-        tmp_path / "newer",
-        "tensorswitch.RidgeStatistics",
-        {**old, "gate_weight.0": gate_weights[0]},
-        header,
-    )
-    with pytest.raises(ValueError, match="version 99, but this installation reads up to 2"):
-        RidgeStatistics.load(tmp_path / "newer")
-
-
 @pytest.mark.parametrize(
     ("alpha", "expected"),
     [
@@ -270,7 +229,11 @@ def test_files_of_older_versions(tmp_path):
     ],
 )
 def test_multiples_of_the_mean(alpha, expected):
-    assert penalties(alpha, 50.0).values == pytest.approx(expected)
+    z = torch.full((50, 1), 1.0, **DOUBLE)  # the mean of the diagonal is 50
+    z[::2] = -1
+    found = Sums(Columns(1), 1, dtype=torch.float64, folds=2).update(z, z).solve(alpha)
+    tried = [value for value, _ in found.path] or [found.alpha]
+    assert tried == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -278,7 +241,7 @@ def test_multiples_of_the_mean(alpha, expected):
 )
 def test_wrong_penalties_are_named(alpha):
     with pytest.raises(ValueError, match="alpha"):
-        penalties(alpha, 1.0)
+        solve_dual(torch.eye(2), torch.eye(2), Columns(2), alpha)
 
 
 def test_leave_one_out_is_accurate_for_tiny_penalties():
@@ -296,7 +259,7 @@ def test_an_offset_of_the_targets_does_not_change_the_penalty():
     z = torch.randn(300, 6, generator=generator)
     t = 10 * z[:, :1] + torch.randn(300, 1, generator=generator)
     found = [
-        FeatureStatistics(6, 1, folds=5).update(z, t + offset).solve("cv", fit_intercept=True)
+        Sums(Columns(6), 1, folds=5).update(z, t + offset).solve("cv", fit_intercept=True)
         for offset in (0, 20_000)
     ]
     assert found[1].alpha == pytest.approx(found[0].alpha, rel=1e-3)

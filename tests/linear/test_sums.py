@@ -6,11 +6,13 @@ from torch import multiprocessing
 from torch.testing import assert_close
 
 from tensorswitch import algebra
-from tensorswitch.ridge import RidgeStatistics, mean_diagonal, solve_dual, solve_matrix_free
-from tensorswitch.ridge import statistics as statistics_module
-from tensorswitch.ridge._gram import unpack
+from tensorswitch.linear import Copies, Sums, solve_dual, solve_matrix_free
 from tensorswitch.switches import Switch
-from tests.ridge.problems import problem, streaming
+from tests.linear.problems import problem, streaming
+
+
+def sums_of(gate_weights, out=1, **options):
+    return Sums(Copies(gate_weights), out, **options)
 
 
 @pytest.mark.parametrize("rows", [3, 50, 700])
@@ -18,18 +20,20 @@ from tests.ridge.problems import problem, streaming
 def test_the_structured_sums_are_those_of_the_representation(rows, units):
     x, targets, gate_weights, weight = problem((units,), rows)
     z = algebra.expand(x, gate_weights[0]).flatten(1)
-    statistics = RidgeStatistics(gate_weights, 2, dtype=torch.float64).update(x, targets, weight)
-    assert_close(unpack(statistics.gram, units, 4), z.T @ (weight[:, None] * z))
-    assert_close(statistics.cross.flatten(0, 1), z.T @ (weight[:, None] * targets))
-    assert statistics.mean_diagonal() == pytest.approx(
-        mean_diagonal(x, [algebra.gates(x, gate_weights[0]) > 0], weight)
-    )
+    statistics = sums_of(gate_weights, 2, dtype=torch.float64).update(x, targets, weight)
+    copies, eye = statistics.representation, torch.eye(z.shape[1], dtype=torch.float64)
+    whole = z.T @ (weight[:, None] * z)
+    assert_close(copies.product(statistics.gram, eye), whole)
+    assert_close(copies.diagonal(statistics.gram), whole.diagonal())
+    assert_close(statistics.cross, z.T @ (weight[:, None] * targets))
+    assert statistics.mean_diagonal() == pytest.approx(float(whole.diagonal().mean()))
+    assert copies.mean_square(copies.rows(x), weight) == pytest.approx(statistics.mean_diagonal())
 
 
 def test_float32_sums_are_good_to_one_in_ten_thousand():
     x, targets, gate_weights, _ = problem((12,), 3000, 8)
-    single = RidgeStatistics([w.float() for w in gate_weights], 2)
-    double = RidgeStatistics(gate_weights, 2, dtype=torch.float64)
+    single = sums_of([w.float() for w in gate_weights], 2)
+    double = sums_of(gate_weights, 2, dtype=torch.float64)
     for part in range(0, 3000, 100):
         single.update(x[part : part + 100].float(), targets[part : part + 100].float())
     double.update(x, targets)
@@ -42,7 +46,7 @@ def test_order_of_batches_and_merges_do_not_matter():
     parts = []
     for rows in torch.randperm(60).split(17):
         parts.append(
-            RidgeStatistics(gate_weights, 2, dtype=torch.float64).update(
+            sums_of(gate_weights, 2, dtype=torch.float64).update(
                 x[rows], targets[rows], weight[rows]
             )
         )
@@ -59,7 +63,7 @@ def test_statistics_of_a_switch_without_a_name_are_not_saved(tmp_path):
         def units(self, scores):
             return scores.relu()
 
-    statistics = RidgeStatistics([torch.randn(8, 4)], 1, switch=Above())
+    statistics = Sums(Copies([torch.randn(8, 4)], Above()), 1)
     with pytest.raises(TypeError, match="Above has no name, so what uses it cannot be saved"):
         statistics.save(tmp_path / "sums")
     assert not list(tmp_path.iterdir())
@@ -67,7 +71,7 @@ def test_statistics_of_a_switch_without_a_name_are_not_saved(tmp_path):
 
 def test_forgetting_weighs_old_rows_less():
     x, targets, gate_weights, _ = problem((5,))
-    statistics = RidgeStatistics(gate_weights, 2, dtype=torch.float64, forgetting=0.5)
+    statistics = sums_of(gate_weights, 2, dtype=torch.float64, forgetting=0.5)
     for rows in torch.arange(60).split(20):
         statistics.update(x[rows], targets[rows])
     weight = torch.tensor([0.25, 0.5, 1.0], dtype=torch.float64).repeat_interleave(20)
@@ -79,25 +83,25 @@ def test_forgetting_weighs_old_rows_less():
 
 def test_loaded_statistics_can_be_updated(tmp_path):
     x, targets, gate_weights, _ = problem((4, 3))
-    statistics = RidgeStatistics(gate_weights, 2, dtype=torch.float64, forgetting=0.9).update(
+    statistics = sums_of(gate_weights, 2, dtype=torch.float64, forgetting=0.9).update(
         x[:30], targets[:30]
     )
     path = tmp_path / "sums.safetensors"
     statistics.save(path)
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
-    loaded = RidgeStatistics.load(path)
+    loaded = Sums.load(path)
     assert torch.equal(
         loaded.update(x[30:], targets[30:]).solve().weight,
         statistics.update(x[30:], targets[30:]).solve().weight,
     )
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(ValueError, match=r"sums\.safetensors is damaged or not a safetensors"):
-        RidgeStatistics.load(path)
+        Sums.load(path)
     from safetensors.torch import save_file
 
     save_file({"a": torch.ones(1)}, path)
-    with pytest.raises(ValueError, match=r"does not contain tensorswitch\.RidgeStatistics"):
-        RidgeStatistics.load(path)
+    with pytest.raises(ValueError, match="was not written by tensorswitch"):
+        Sums.load(path)
 
 
 @pytest.mark.parametrize(
@@ -128,9 +132,7 @@ def test_loaded_statistics_can_be_updated(tmp_path):
     ],
 )
 def test_an_invalid_update_changes_nothing(change, error, message):
-    statistics = RidgeStatistics([torch.randn(6, 4)], 1).update(
-        torch.randn(20, 4), torch.randn(20, 1)
-    )
+    statistics = sums_of([torch.randn(6, 4)], 1).update(torch.randn(20, 4), torch.randn(20, 1))
     before = [total.clone() for total in (statistics.gram, statistics.cross)]
     with pytest.raises(error, match=message):
         statistics.update(**{"x": torch.ones(3, 4), "targets": torch.ones(3, 1), **change})
@@ -141,14 +143,12 @@ def test_an_invalid_update_changes_nothing(change, error, message):
 
 
 def test_an_interrupted_update_is_noticed(monkeypatch):
-    statistics = RidgeStatistics([torch.randn(6, 4)], 1).update(
-        torch.randn(20, 4), torch.randn(20, 1)
-    )
+    statistics = sums_of([torch.randn(6, 4)]).update(torch.randn(20, 4), torch.randn(20, 1))
 
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(statistics_module, "add_gram", interrupt)
+    monkeypatch.setattr(statistics.representation, "accumulate", interrupt)
     with pytest.raises(KeyboardInterrupt):
         statistics.update(torch.randn(3, 4), torch.randn(3, 1))
     with pytest.raises(RuntimeError, match="an update was interrupted"):
@@ -165,20 +165,18 @@ def test_an_interrupted_update_is_noticed(monkeypatch):
         (lambda s: s.solve("best"), "alpha must be 'mean'"),
         (lambda s: s.solve(0.0), "singular to working precision; use a larger alpha"),
         (
-            lambda s: RidgeStatistics(s.gate_weights, 1).solve(),
+            lambda s: Sums(s.representation, 1).solve(),
             "nothing to solve: there are no rows",
         ),
-        (lambda s: s.merge(RidgeStatistics([torch.ones(6, 4)], 1)), "different gate weights"),
-        (lambda s: s.merge(RidgeStatistics(s.gate_weights, 2)), "out_features differ: 1 and 2"),
-        (lambda s: RidgeStatistics([torch.ones(6, 4), torch.ones(2, 5)], 1), "expected 6"),
-        (lambda s: RidgeStatistics(s.gate_weights, 1, forgetting=0), "forgetting must be in"),
-        (lambda s: RidgeStatistics([], 1), "gate_weights must be a non-empty list"),
+        (lambda s: s.merge(sums_of([torch.ones(6, 4)], 1)), "different gate weights"),
+        (lambda s: s.merge(Sums(s.representation, 2)), "out_features differ: 1 and 2"),
+        (lambda s: sums_of([torch.ones(6, 4), torch.ones(2, 5)], 1), "expected 6"),
+        (lambda s: Sums(s.representation, 1, forgetting=0), "forgetting must be in"),
+        (lambda s: sums_of([], 1), "gate_weights must be a non-empty list"),
     ],
 )
 def test_wrong_arguments_are_named(call, message):
-    statistics = RidgeStatistics([torch.randn(6, 4)], 1).update(
-        torch.randn(3, 4), torch.randn(3, 1)
-    )
+    statistics = sums_of([torch.randn(6, 4)], 1).update(torch.randn(3, 4), torch.randn(3, 1))
     with pytest.raises(ValueError, match=message):
         call(statistics)
 
@@ -190,7 +188,7 @@ def rank_job(rank, address, results):
     x, targets, gate_weights, _ = problem((4, 3))
     mine = slice(rank, None, 2)
     exact = (
-        RidgeStatistics(gate_weights, 2, dtype=torch.float64)
+        sums_of(gate_weights, 2, dtype=torch.float64)
         .update(x[mine], targets[mine])
         .all_reduce()
         .solve()
@@ -239,7 +237,7 @@ def test_two_processes_agree_with_one(tmp_path):
     ],
 )
 def test_sums_stay_in_the_range_of_their_type(tmp_path, change, message):
-    statistics = RidgeStatistics([torch.ones(3, 4)], 1)
+    statistics = sums_of([torch.ones(3, 4)], 1)
     statistics.update(torch.full((20, 4), 1.55e18), torch.ones(20, 1))
     before = statistics.gram.clone()
     arguments = {"x": torch.ones(20, 4), "targets": torch.ones(20, 1), **change}
@@ -250,23 +248,23 @@ def test_sums_stay_in_the_range_of_their_type(tmp_path, change, message):
             statistics.update(**arguments)
         assert torch.equal(statistics.gram, before)
     statistics.save(tmp_path / "sums")
-    assert torch.equal(RidgeStatistics.load(tmp_path / "sums").gram, statistics.gram)
+    assert torch.equal(Sums.load(tmp_path / "sums").gram, statistics.gram)
 
 
 def test_sums_that_would_underflow_raise():
-    statistics = RidgeStatistics([torch.ones(3, 4)], 1)
+    statistics = sums_of([torch.ones(3, 4)], 1)
     with pytest.raises(
         ValueError, match=r"x is so small that its squares.* underflow torch.float32"
     ):
         statistics.update(torch.full((20, 4), 1e-25), torch.ones(20, 1))
     assert statistics.rows == 0
-    RidgeStatistics([torch.ones(3, 4).double()], 1, dtype=torch.float64).update(
+    sums_of([torch.ones(3, 4).double()], 1, dtype=torch.float64).update(
         torch.full((20, 4), 1e-25).double(), torch.ones(20, 1).double()
     )
 
 
 def test_merged_sums_stay_in_the_range_of_their_type():
-    parts = [RidgeStatistics([torch.ones(3, 4)], 1) for _ in range(2)]
+    parts = [sums_of([torch.ones(3, 4)], 1) for _ in range(2)]
     for part in parts:
         part.update(torch.full((20, 4), 1.55e18), torch.ones(20, 1))
     before = parts[0].gram.clone()
@@ -281,16 +279,16 @@ def test_sums_of_float32_rows_are_exact_in_float64():
     generator = torch.Generator().manual_seed(0)
     gate_weights = [torch.randn(8, 5, generator=generator)]
     x, y = (torch.randn(20_000, n, generator=generator) for n in (5, 1))
-    statistics = RidgeStatistics(gate_weights, 1, dtype=torch.float64).update(x, y)
+    statistics = sums_of(gate_weights, 1, dtype=torch.float64).update(x, y)
     for start in range(50, len(x), 1330):
         statistics.remove(x[start : start + 1330], y[start : start + 1330])
-    expected = RidgeStatistics(gate_weights, 1, dtype=torch.float64).update(x[:50], y[:50])
+    expected = sums_of(gate_weights, 1, dtype=torch.float64).update(x[:50], y[:50])
     assert_close(statistics.gram, expected.gram, rtol=0, atol=1e-9)
     assert_close(statistics.cross, expected.cross, rtol=0, atol=1e-9)
 
 
 def test_without_processes_the_sums_stay_whole():
-    statistics = RidgeStatistics([torch.randn(3, 4)], 1).update(torch.randn(9, 4), torch.ones(9, 1))
+    statistics = sums_of([torch.randn(3, 4)], 1).update(torch.randn(9, 4), torch.ones(9, 1))
     with pytest.raises(ValueError, match="no process group"):
         statistics.all_reduce()
     assert statistics.solve(1.0).weight.isfinite().all()
@@ -299,7 +297,7 @@ def test_without_processes_the_sums_stay_whole():
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_narrow_types_are_refused(dtype):
     with pytest.raises(TypeError, match=r"gate_weights\[0\] is .* sums over rows need"):
-        RidgeStatistics([torch.randn(3, 4, dtype=dtype)], 1)
+        sums_of([torch.randn(3, 4, dtype=dtype)], 1)
 
 
 @pytest.mark.parametrize(
@@ -307,7 +305,7 @@ def test_narrow_types_are_refused(dtype):
     [([0, 1, 1], "got list"), (torch.tensor([0.0, 1.0, 1.5]), "got torch.float32")],
 )
 def test_folds_are_integers(fold, message):
-    statistics = RidgeStatistics([torch.randn(3, 4)], 1, folds=2)
+    statistics = sums_of([torch.randn(3, 4)], 1, folds=2)
     with pytest.raises(TypeError, match=f"fold must be a tensor of integers, {message}"):
         statistics.update(torch.randn(3, 4), torch.ones(3, 1), fold=fold)
     assert statistics.rows == 0

@@ -6,13 +6,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tensorswitch.ridge import RidgeStatistics
+from tensorswitch.linear import Copies, Sums, sum_on_dask
 
 da = pytest.importorskip("dask.array")
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
-
-from tensorswitch.ridge.on_dask import sum_on_dask  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +39,12 @@ def test_a_cluster_gives_the_solution_of_one_process(client):
     x, targets, gate_weights, weight = problem()
     arrays = [da.from_array(t.numpy(), chunks=(30, *t.shape[1:])) for t in (x, targets)]
     sums = sum_on_dask(
-        *arrays, gate_weights, sample_weight=da.from_array(weight.numpy(), chunks=30), split_every=2
+        *arrays,
+        Copies(gate_weights),
+        sample_weight=da.from_array(weight.numpy(), chunks=30),
+        split_every=2,
     )
-    alone = RidgeStatistics(gate_weights, 2, dtype=torch.float64).update(x, targets, weight)
+    alone = Sums(Copies(gate_weights), 2, dtype=torch.float64).update(x, targets, weight)
     assert sums.rows == pytest.approx(alone.rows)
     assert_close(sums.solve().weight, alone.solve().weight)
 
@@ -64,9 +65,9 @@ def test_rows_of_a_worker_that_dies_are_counted_once(client, tmp_path):
         for number, part in enumerate(x.split(30))
     ]
     rows = da.concatenate([da.from_delayed(part, (30, 5), dtype=np.float64) for part in parts])
-    sums = sum_on_dask(rows, da.from_array(targets.numpy(), chunks=(30, 2)), gate_weights)
+    sums = sum_on_dask(rows, da.from_array(targets.numpy(), chunks=(30, 2)), Copies(gate_weights))
     assert (tmp_path / "died").exists()
-    alone = RidgeStatistics(gate_weights, 2, dtype=torch.float64).update(x, targets)
+    alone = Sums(Copies(gate_weights), 2, dtype=torch.float64).update(x, targets)
     assert sums.rows == 210
     assert_close(sums.gram, alone.gram)
     assert_close(sums.solve().weight, alone.solve().weight)
@@ -77,11 +78,11 @@ def test_chunks_need_not_match_and_no_cluster_is_needed():
     sums = sum_on_dask(
         da.from_array(x.numpy(), chunks=(50, 3)),
         da.from_array(targets.numpy(), chunks=(70, 1)),
-        gate_weights,
+        Copies(gate_weights),
     )
     assert_close(
         sums.solve().weight,
-        RidgeStatistics(gate_weights, 2).update(x, targets).solve().weight,
+        Sums(Copies(gate_weights), 2).update(x, targets).solve().weight,
         rtol=1e-3,
         atol=1e-5,
     )
@@ -102,6 +103,6 @@ def test_wrong_arguments_are_named(targets, options, message):
         sum_on_dask(
             da.from_array(x.numpy(), chunks=(70, 5)),
             da.from_array(targets),
-            gate_weights,
+            Copies(gate_weights),
             **options,
         )

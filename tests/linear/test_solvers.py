@@ -6,17 +6,9 @@ import torch
 from torch.testing import assert_close
 
 from tensorswitch import TensorSwitching
-from tensorswitch.ridge import (
-    RidgeStatistics,
-    Solution,
-    apply_readout,
-    solve,
-    solve_dual,
-    solve_matrix_free,
-)
-from tensorswitch.ridge._gram import unpack
+from tensorswitch.linear import Copies, Solution, Sums, solve, solve_dual, solve_matrix_free
 from tensorswitch.switches import Maxout, combine_gates, deep_gates
-from tests.ridge.problems import DEPTHS, dense, matrix_free, problem, streaming
+from tests.linear.problems import DEPTHS, dense, matrix_free, problem, streaming
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -37,9 +29,8 @@ def test_the_three_solvers_agree(gates, solver, alpha, weighted):
 def test_the_readout_is_that_of_the_network(gates):
     x = problem(gates)[0]
     network = TensorSwitching(4, gates, 3, bias=False, dtype=torch.float64)
-    assert_close(
-        apply_readout(x, list(network.gate_weights), network.weight.detach()), network(x).detach()
-    )
+    copies, weight = Copies(list(network.gate_weights)), network.weight.detach()
+    assert_close(Solution(weight, 0.0).outputs(copies, copies.rows(x)), network(x).detach())
 
 
 def test_a_warm_start_needs_fewer_iterations():
@@ -63,17 +54,19 @@ def test_matches_the_original(golden):
     gate_weight = data["W1"].flatten(1)
     rows = data["X"].flatten(1)
     targets = 2 * torch.nn.functional.one_hot(data["y"].long(), 10).float() - 1
-    statistics = RidgeStatistics([gate_weight], 10).update(rows, targets)
-    assert_golden(unpack(statistics.gram, 5, 6).triu(), data["SII_upper"].triu())
-    assert_golden(statistics.cross.flatten(0, 1), data["SIO"])
+    copies = Copies([gate_weight])
+    sums = Sums(copies, 10).update(rows, targets)
+    gram = copies.product(sums.gram, torch.eye(30)).float()
+    assert_golden(gram.triu(), data["SII_upper"].triu())
+    assert_golden(sums.cross, data["SIO"])
     for solution in (
-        statistics.solve(),
+        sums.solve(),
         solve_matrix_free(rows, targets, [gate_weight], tol=1e-7),
         solve_dual(rows, targets, [gate_weight]),
     ):
         assert solution.alpha == pytest.approx(float(data["lam"]), rel=1e-5)
         assert_golden(solution.weight.flatten(0, 1), data["W_Z"])
-        assert_golden(apply_readout(rows, [gate_weight], solution.weight), data["scores"])
+        assert_golden(solution.outputs(copies, copies.rows(rows)), data["scores"])
 
 
 def assert_golden(actual, expected):
@@ -171,9 +164,7 @@ def test_every_solver_rejects_the_same_arguments(solver, change, error, message)
 
 def streaming_single(x, targets, gate_weights, alpha, *, sample_weight):
     return (
-        RidgeStatistics(gate_weights, targets.shape[1])
-        .update(x, targets, sample_weight)
-        .solve(alpha)
+        Sums(Copies(gate_weights), targets.shape[1]).update(x, targets, sample_weight).solve(alpha)
     )
 
 
@@ -240,12 +231,10 @@ def test_maxout_gates_are_those_of_the_network(solver, gates, tmp_path):
     assert_close(solution.weight.flatten(0, -2), expected)
     with torch.no_grad():
         network.weight.copy_(solution.weight)
-    assert_close(apply_readout(x, weights, solution.weight, Maxout(2)), network(x).detach())
-    statistics = RidgeStatistics(weights, 2, dtype=torch.float64, switch=Maxout(2)).update(
-        x, targets
-    )
-    statistics.save(tmp_path / "s")
-    assert RidgeStatistics.load(tmp_path / "s").switch == Maxout(2)
+    copies = Copies(weights, Maxout(2))
+    assert_close(solution.outputs(copies, copies.rows(x)), network(x).detach())
+    Sums(copies, 2, dtype=torch.float64).update(x, targets).save(tmp_path / "s")
+    assert Sums.load(tmp_path / "s").representation.switch == Maxout(2)
 
 
 @pytest.mark.parametrize("solver", ["streaming", "matrix-free", "dual"])

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from tensorswitch import algebra
-from tensorswitch.ridge import RidgeStatistics, solve
+from tensorswitch.linear import Copies, Sums, solve
 
 
 @st.composite
@@ -49,11 +49,12 @@ def test_every_solver_agrees_with_the_dense_formula(problem, alpha, solver):
 @given(problems(), st.integers(1, 7), st.randoms(use_true_random=False))
 def test_chunks_merged_in_any_order_equal_the_whole(problem, chunk, random):
     x, targets, gate_weights, weight = problem
-    whole = RidgeStatistics(gate_weights, targets.shape[1], dtype=torch.float64)
+    copies = Copies(gate_weights)
+    whole = Sums(copies, targets.shape[1], dtype=torch.float64)
     whole.update(x, targets, weight)
     parts = []
     for rows in torch.arange(len(x)).split(chunk):
-        part = RidgeStatistics(gate_weights, targets.shape[1], dtype=torch.float64)
+        part = Sums(copies, targets.shape[1], dtype=torch.float64)
         parts.append(part.update(x[rows], targets[rows], None if weight is None else weight[rows]))
     random.shuffle(parts)
     while len(parts) > 1:

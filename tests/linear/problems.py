@@ -1,11 +1,11 @@
-"""Random problems, their dense solution and the solvers, for the tests of ridge regression."""
+"""Random problems, their dense solution and the solvers, for the tests of linear readouts."""
 
 import itertools
 
 import torch
 
 from tensorswitch import algebra
-from tensorswitch.ridge import RidgeStatistics, solve_matrix_free
+from tensorswitch.linear import Copies, Sums, solve_matrix_free
 
 DEPTHS = [(5,), (4, 3), (3, 2, 2)]
 
@@ -38,7 +38,7 @@ def dense(x, targets, gate_weights, weight, alpha):
 
 def streaming(x, targets, gate_weights, alpha="mean", *, sample_weight=None, switch="relu"):
     return (
-        RidgeStatistics(gate_weights, targets.shape[1], dtype=torch.float64, switch=switch)
+        Sums(Copies(gate_weights, switch), targets.shape[1], dtype=torch.float64, folds=2)
         .update(x, targets, sample_weight)
         .solve(alpha)
     )
