@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 from tensorswitch._files import read_tensors, write_tensors
 from tensorswitch.features import PatchBank2d
-from tensorswitch.models import Network, build
+from tensorswitch.models import Network
+from tensorswitch.models._networks import build
 from tensorswitch.training import Learner
 
 __all__ = ["load_estimator", "load_estimator_with_notes", "save_estimator"]
