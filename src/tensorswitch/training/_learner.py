@@ -133,9 +133,9 @@ class Learner:
         rates: dict[str, Any] = {"lr": float(lr), "weight_decay": float(weight_decay)}
         if optimizer == "sgd":
             rates["momentum"] = float(momentum)
-        fused = self.device.type in ("cpu", "cuda")
+        fused: dict[str, Any] = {"fused": self.device.type in ("cpu", "cuda")}
         with deferring_interrupts():  # the first optimiser imports torch's compiler
-            self.optimizer = OPTIMIZERS[optimizer](trained, fused=fused, **rates)
+            self.optimizer = OPTIMIZERS[optimizer](trained, **rates, **fused)
         self.schedule = None if schedule is None else schedule(self.optimizer)
         self.generator = torch.Generator().manual_seed(int(seed))
         self.epochs_done = 0
