@@ -215,7 +215,7 @@ class Learner:
                 (loss * self.ranks if self.ranks > 1 else loss).backward()
                 value = loss.detach()
                 if step % look == 0 and not math.isfinite(value):
-                    self.raise_diverged(part_x, part_y)
+                    self._raise_diverged(part_x, part_y)
                 self.optimizer.step()
                 losses += value * batch
                 if self.loss_name == "cross-entropy":
@@ -226,7 +226,7 @@ class Learner:
             for count in (losses, wrong):
                 distributed.all_reduce(count)
         if not math.isfinite(losses):
-            self.raise_diverged(x, y)
+            self._raise_diverged(x, y)
         if self.schedule is not None:
             self.schedule.step()
         self.epochs_done += 1
@@ -327,19 +327,8 @@ class Learner:
             problem, cause = f"is not a checkpoint of this network ({error})", error
         raise ValueError(f"{path} {problem}; use another folder, or remove it") from cause
 
-    def raise_diverged(self, x: Tensor, y: Tensor, problem: str | None = None) -> NoReturn:
-        """Raise an error that names what has NaN or infinity first.
-
-        Parameters
-        ----------
-        x : Tensor of shape (rows, ...)
-            Inputs for which the loss is not finite.
-        y : Tensor of shape (rows,) or (rows, outputs)
-            Their targets.
-        problem : str, optional
-            What is not finite; by default the loss in the present epoch.
-        """
-        problem = problem or f"the loss is not finite in epoch {self.epochs_done + 1}"
+    def _raise_diverged(self, x: Tensor, y: Tensor) -> NoReturn:
+        problem = f"the loss is not finite in epoch {self.epochs_done + 1}"
         raise_diverged(problem, self.network, x, y, self.batch_size)
 
     def _loss(self, outputs: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:

@@ -16,6 +16,7 @@ from tensorswitch._files import as_json, make_folder, write_text
 from tensorswitch._progress import progress_bar
 from tensorswitch.persistence import load
 from tensorswitch.training._checkpoint import Checkpoint
+from tensorswitch.training._divergence import raise_diverged
 from tensorswitch.training._history import Epoch, History
 from tensorswitch.training._learner import Learner
 from tensorswitch.training._rows import Rows
@@ -118,7 +119,7 @@ def train(
             ):
                 if held is not None and len(held.x) and not math.isfinite(loss):
                     problem = f"the {what} loss is not finite after epoch {number}"
-                    learner.raise_diverged(held.x, held.y, problem)
+                    raise_diverged(problem, learner.network, held.x, held.y, learner.batch_size)
             history.epochs.append(epoch)
             bar(0, _note(epoch))
             if writer is not None:
