@@ -36,7 +36,6 @@ LAYERS = [
     "kernel_ridge",
     "features",
     "models",
-    "history",
     "training",
     "_pca",
     "estimators",

@@ -51,7 +51,6 @@ _LAZY = (
     "experiments",
     "explain",
     "features",
-    "history",
     "kernel_ridge",
     "linear",
     "models",

@@ -12,6 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tensorswitch.estimators import TSMLPClassifier, TSMLPRegressor
 from tensorswitch.models import KINDS
+from tensorswitch.persistence import load, save
 
 EXPECTED_FAILURES = {
     "check_methods_subset_invariance": "needs 1e-7, but float32 products depend on the batch size"
@@ -151,7 +152,7 @@ def test_two_outputs():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "relu"}, "kind must be one of"),
+        ({"kind": "relu"}, "'kind' parameter of TSMLPClassifier must be a str among"),
         (
             {"hidden_layer_sizes": (8, 0)},
             r"hidden_layer_sizes must be a positive integer or a list of them, got \(8, 0\)",
@@ -159,26 +160,26 @@ def test_two_outputs():
         ({"hidden_layer_sizes": ()}, "hidden_layer_sizes must be a positive integer"),
         (
             {"hidden_layer_sizes": 8.5},
-            "hidden_layer_sizes must be a positive integer or a list of them, got 8.5",
+            "'hidden_layer_sizes' parameter of TSMLPClassifier must be an array-like or an int",
         ),
         (
             {"hidden_layer_sizes": "8"},
-            "hidden_layer_sizes must be a positive integer or a list of them, got '8'",
+            "'hidden_layer_sizes' parameter of TSMLPClassifier must be an array-like or an int",
         ),
-        ({"batch_size": "all"}, "batch_size must be 'auto' or an int, got 'all'"),
-        ({"batch_size": 0}, "batch_size must be a positive integer, got 0"),
-        ({"early_stopping": "yes"}, "early_stopping must be True, False or 'auto', got 'yes'"),
+        ({"batch_size": "all"}, "'batch_size' parameter of .* Got 'all' instead"),
+        ({"batch_size": 0}, "'batch_size' parameter of .* Got 0 instead"),
+        ({"early_stopping": "yes"}, "'early_stopping' parameter of .* Got 'yes' instead"),
         (
             {"learning_rate_init": "adaptive"},
-            "learning_rate_init must be a finite number above 0, got 'adaptive'",
+            "'learning_rate_init' parameter of .* Got 'adaptive' instead",
         ),
-        ({"alpha": -1}, "alpha must be a finite number of at least 0, got -1"),
-        ({"momentum": float("nan")}, "momentum must be a finite number of at least 0, got nan"),
-        ({"max_iter": 0}, "max_iter must be a positive integer"),
-        ({"optimizer": "lbfgs"}, "optimizer must be one of"),
+        ({"alpha": -1}, r"'alpha' parameter of .* in the range \[0.0, inf\). Got -1 instead"),
+        ({"momentum": float("nan")}, "'momentum' parameter of .* Got nan instead"),
+        ({"max_iter": 0}, "'max_iter' parameter of .* Got 0 instead"),
+        ({"optimizer": "lbfgs"}, "'optimizer' parameter of .* Got 'lbfgs' instead"),
         (
             {"early_stopping": True, "validation_fraction": 2.0},
-            "validation_fraction must be between 0 and 1",
+            "'validation_fraction' parameter of .* Got 2.0 instead",
         ),
     ],
 )
@@ -253,7 +254,7 @@ def test_a_failed_refit_leaves_the_model_as_it_was(digits, change):
 def test_a_failed_first_chunk_leaves_the_model_unfitted(digits):
     X, y = digits[:2]
     model = TSMLPClassifier(8, "bad")
-    with pytest.raises(ValueError, match="kind must be one of"):
+    with pytest.raises(ValueError, match="'kind' parameter of"):
         model.partial_fit(X, y, classes=range(10))
     model.set_params(kind="ss").partial_fit(X, y, classes=range(10)).predict(X)
 
@@ -339,3 +340,53 @@ def test_the_default_dtype_does_not_matter():
             torch.set_default_dtype(torch.float32)
     assert found[0].shape == found[1].shape
     assert np.isfinite(found[1]).all()
+
+
+@pytest.mark.parametrize("constant", [1.7e18, 1e25, -3.3e9, 0.1])
+def test_constant_columns_of_any_size_are_ignored(constant):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 3))
+    y = np.abs(X[:, 0]) + X[:, 1]
+    wide = np.column_stack([X, np.full(600, constant)])
+    model = TSMLPRegressor(32, learning_rate_init=0.01, max_iter=60, random_state=0)
+    assert model.fit(wide[:500], y[:500]).score(wide[500:], y[500:]) > 0.9
+    before = model.predict(wide)
+    assert not model.explain(wide).contributions[:, :, 3].any()
+    wide[:, 3] *= 2
+    np.testing.assert_array_equal(model.predict(wide), before)
+
+
+def test_columns_and_targets_that_hardly_vary_compared_with_their_size():
+    """Nanoseconds within a tenth of a second, for example."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 3))
+    y = np.abs(X[:, 0]) + X[:, 1]
+    options = {"learning_rate_init": 0.01, "max_iter": 60, "random_state": 0}
+    wide = np.column_stack([X, 1.7e18 + 1e7 * rng.normal(size=600)])
+    model = TSMLPRegressor(32, **options).fit(wide[:500], y[:500])
+    assert model.score(wide[500:], y[500:]) > 0.9
+    times = 1.7e18 + 1e7 * y
+    found = TSMLPRegressor(32, **options).fit(X[:500], times[:500])
+    assert found.score(X[500:], times[500:]) > 0.9
+    same = TSMLPRegressor(8, max_iter=1, random_state=0).fit(X, np.full(600, 1.7e18))
+    np.testing.assert_array_equal(same.predict(X), 1.7e18)
+
+
+@pytest.mark.parametrize("kind", ["ss+ts", "ts-ibp"])
+def test_saved_and_loaded_it_predicts_the_same(digits, tmp_path, kind):
+    X, y, X_test, _ = digits
+    X = np.column_stack([X, np.full(len(X), 1e12)])
+    X_test = np.column_stack([X_test, np.full(len(X_test), 1e12)])
+    names = np.array([f"digit {k}" for k in range(10)])
+    model = TSMLPClassifier(8, kind, class_weight={"digit 3": 2.0}, max_iter=2, random_state=0)
+    model.fit(X, names[y])
+    save(model, tmp_path / "model")
+    loaded = load(tmp_path / "model", TSMLPClassifier)
+    assert loaded.get_params() == model.get_params()
+    assert loaded.loss_curve_ == model.loss_curve_
+    np.testing.assert_array_equal(loaded.predict_proba(X_test), model.predict_proba(X_test))
+    np.testing.assert_array_equal(loaded.predict(X_test), model.predict(X_test))
+    loaded.partial_fit(X[:20], names[y[:20]])
+    both = TSMLPRegressor(8, max_iter=2, random_state=0).fit(X[:90], X[:90, :2])
+    save(both, tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict(X_test), both.predict(X_test))

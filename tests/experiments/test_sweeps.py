@@ -227,7 +227,7 @@ def test_a_small_cluster_does_the_work_itself_and_elsewhere(tmp_path, monkeypatc
 
 
 def test_a_failure_keeps_its_checkpoints(tmp_path, monkeypatch):
-    from tensorswitch.training import loop
+    from tensorswitch.training import _loop as loop
 
     (experiment,) = with_fingerprints(LONG[:1])
     write, calls = loop.write_text, []

@@ -12,9 +12,11 @@ import pytest
 import torch
 
 from tensorswitch import SwitchedLinear
-from tensorswitch._files import read_header, read_tensors, write_tensors
-from tensorswitch.training import BEST, CHECKPOINT, FORMAT, NEXT_BEST, Learner, train
+from tensorswitch.persistence import load, save
+from tensorswitch.training import BEST, CHECKPOINT, Learner, train
 from tests.training.runs import digits, learner, weights
+
+NEXT_BEST = "next-best.safetensors"
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
@@ -70,27 +72,49 @@ def test_a_folder_of_another_run_is_refused(tmp_path):
         train(learner(), rows, epochs=2, folder=tmp_path, notes={"lr": 0.1, "kind": "b"})
 
 
-@pytest.mark.parametrize("history", ["{", "[" * 100_000, '[{"epoch": 1}]', "5"])
-def test_a_damaged_checkpoint_is_named(tmp_path, history):
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("history", '[{"epoch": 1}]'),
+        ("history", "{"),
+        ("history", "[" * 100_000),
+        ("history", 5),
+        ("weights", {}),
+        ("optimizer", {"state": {}, "param_groups": []}),
+        ("generator", torch.zeros(3)),
+    ],
+)
+def test_a_damaged_checkpoint_is_named(tmp_path, field, value, monkeypatch):
     rows, validation, _ = digits()
     train(learner(), rows, epochs=1, validation=validation, folder=tmp_path)
-    tensors, header = read_tensors(tmp_path / CHECKPOINT, FORMAT)
-    write_tensors(tmp_path / CHECKPOINT, FORMAT, tensors, {**header, "history": history})
+    found = load(tmp_path / CHECKPOINT)
+    state = {**found.state(), field: value}
+    with monkeypatch.context() as patch:
+        patch.setattr(type(found), "state", lambda _: state)
+        save(found, tmp_path / CHECKPOINT)
     with pytest.raises(
-        ValueError, match=r"checkpoint.safetensors is not a checkpoint of this network"
+        ValueError,
+        match=r"(?s)checkpoint.safetensors is not a checkpoint of this network .*remove it",
     ):
         train(learner(), rows, epochs=2, validation=validation, folder=tmp_path)
+
+
+def test_a_file_of_something_else_is_no_checkpoint(tmp_path):
+    mine = learner()
+    save(mine.network, tmp_path / CHECKPOINT)
+    with pytest.raises(ValueError, match=r"is not a checkpoint .*holds a Network"):
+        mine.restore(tmp_path / CHECKPOINT, {})
 
 
 CHILD = """
 import sys, time, torch
 from contextlib import contextmanager
-from tensorswitch import _files
+from tensorswitch import persistence
 from tensorswitch.training import train
 sys.path.insert(0, {here!r})
 from tests.training import runs
 
-whole = _files.replacing
+whole = persistence.replacing
 
 @contextmanager
 def slow(path):  # so that the process is often killed while a file is half written
@@ -101,7 +125,7 @@ def slow(path):  # so that the process is often killed while a file is half writ
         time.sleep(0.05)
         partial.write_bytes(content)
 
-_files.replacing = slow
+persistence.replacing = slow
 torch.set_num_threads(1)
 rows, validation, _ = runs.digits(200)
 print("ready", flush=True)
@@ -154,8 +178,7 @@ def test_killed_between_best_and_checkpoint_the_best_epoch_is_in_the_history(tmp
         with pytest.raises(KeyboardInterrupt):
             train(learner(), rows, epochs=3, validation=validation, folder=tmp_path)
     history = train(learner(), rows, epochs=2, validation=validation, folder=tmp_path)
-    best = read_header(tmp_path / BEST, FORMAT)
-    assert best["epochs_done"] == history.best.epoch <= 2
+    assert load(tmp_path / BEST).epochs_done == history.best.epoch <= 2
     assert len(json.loads((tmp_path / "history.json").read_text())) == 2
     assert not (tmp_path / NEXT_BEST).exists()
 
@@ -227,15 +250,6 @@ def test_a_checkpoint_of_another_schedule_is_refused(tmp_path, before, after):
         train(learner(schedule=after), rows, epochs=2, folder=tmp_path)
 
 
-def test_settings_that_an_older_checkpoint_does_not_name_are_not_compared(tmp_path):
-    rows = digits()[0]
-    train(learner(), rows, epochs=1, folder=tmp_path)
-    tensors, header = read_tensors(tmp_path / CHECKPOINT, FORMAT)
-    del header["settings"]["schedule"]
-    write_tensors(tmp_path / CHECKPOINT, FORMAT, tensors, header)
-    assert len(train(learner(), rows, epochs=2, folder=tmp_path).epochs) == 2
-
-
 def test_notes_are_compared_as_they_are_written(tmp_path):
     rows, notes = digits()[0], {"sizes": (8, 8), "rate": np.float32(0.5), "rows": np.int64(3)}
     for epochs in (1, 2):
@@ -250,8 +264,7 @@ def test_a_run_of_a_learner_that_has_learned_before_keeps_its_best_epoch(tmp_pat
     first = learner()
     first.epoch(rows)
     history = train(first, rows, epochs=2, validation=validation, folder=tmp_path)
-    written = read_header(tmp_path / BEST, FORMAT)
-    assert len(json.loads(written["history"])) == history.best.epoch
+    assert len(load(tmp_path / BEST).history.epochs) == history.best.epoch
     resumed = train(learner(), rows, epochs=3, validation=validation, folder=tmp_path)
     assert resumed.epochs[:2] == history.epochs
 

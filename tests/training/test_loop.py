@@ -4,9 +4,8 @@ import math
 import pytest
 import torch
 
-from tensorswitch._files import read_tensors
-from tensorswitch.history import History
-from tensorswitch.training import FORMAT, DivergedError, Learner, Rows, train
+from tensorswitch.persistence import load
+from tensorswitch.training import DivergedError, History, Learner, Rows, train
 from tests.training.runs import digits, learner
 
 
@@ -24,8 +23,7 @@ def test_the_folder_has_history_and_best_epoch(tmp_path):
             e.test_error for e in history.epochs
         ]
     assert History.from_json((tmp_path / "history.json").read_text()) == history
-    _, header = read_tensors(tmp_path / "best.safetensors", FORMAT)
-    assert header["epochs_done"] == history.best.epoch
+    assert load(tmp_path / "best.safetensors").epochs_done == history.best.epoch
 
 
 def test_events_for_tensorboard(tmp_path):

@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 from tensorswitch.cli._app import app, err, out, say, stoppable
-from tensorswitch.history import percent
+from tensorswitch.training._history import percent
 
 Jobs = Annotated[
     int | None, typer.Option(help="Experiments to run at a time; by default one per core.", min=1)

@@ -22,19 +22,7 @@ from tensorswitch.estimators._labels import check_classes, class_places
 
 
 class Machine(NamedTuple):
-    """The machine of one pair of classes; its decisions are positive for the first.
-
-    Parameters
-    ----------
-    support : ndarray of shape (n_support,)
-        Indices of the support vectors in the training data.
-    coef : ndarray of shape (n_support,)
-        Their coefficients.
-    intercept : float
-        The intercept.
-    iterations : int
-        Number of iterations of libsvm.
-    """
+    """The support vectors of one pair of classes; its decisions are positive for the first."""
 
     support: np.ndarray
     coef: np.ndarray

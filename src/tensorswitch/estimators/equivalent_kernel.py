@@ -114,13 +114,7 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
         return self.scale * factor * np.einsum("ij,ij->i", X, X)
 
     def is_stationary(self) -> bool:
-        """Return whether the kernel is stationary, which it is not.
-
-        Returns
-        -------
-        bool
-            False.
-        """
+        """Return False: the kernel depends on more than the difference of two rows."""
         return False
 
     def __repr__(self) -> str:

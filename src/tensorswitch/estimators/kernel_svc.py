@@ -7,17 +7,20 @@ result is the one that libsvm finds with the full matrix.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, field
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.svm import SVC
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _ovr_decision_function
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from tensorswitch._checks import check_above_zero, from_numpy
+from tensorswitch._checks import from_numpy
 from tensorswitch.estimators._inputs import check_squares, rows_of_numbers
 from tensorswitch.estimators._labels import class_factors
 from tensorswitch.estimators._pairs import (
@@ -30,9 +33,10 @@ from tensorswitch.estimators._pairs import (
     vote,
 )
 from tensorswitch.estimators._transaction import unchanged_on_error
-from tensorswitch.kernel_ridge import Calibration
-from tensorswitch.kernels import check_depth, check_kind, equivalent_kernels
+from tensorswitch.kernels import equivalent_kernels
+from tensorswitch.linear._calibration import Calibration
 from tensorswitch.linear._rows import row_hashes
+from tensorswitch.persistence import saved_as
 
 __all__ = ["TSKernelSVC"]
 
@@ -40,6 +44,8 @@ PREDICT_BYTES = 1 << 27
 FOLDS = 5  # of the cross-validation that calibrates probabilities
 
 
+@saved_as("kernel-svc")
+@dataclass(eq=False, repr=False)
 class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Support vector classifier with the equivalent kernel of a wide SS or TS network.
 
@@ -124,43 +130,44 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     True
     """
 
-    def __init__(
-        self,
-        kernel: str = "ts",
-        depth: int = 1,
-        C: float = 1.0,
-        *,
-        normalize: bool = False,
-        bias: bool | float = True,
-        class_weight: Any = None,
-        tol: float = 1e-3,
-        shrinking: bool = True,
-        cache_size: float = 200,
-        max_iter: int = -1,
-        decision_function_shape: str = "ovr",
-        probability: bool = False,
-        memory_gb: float | None = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.kernel = kernel
-        self.depth = depth
-        self.C = C
-        self.normalize = normalize
-        self.bias = bias
-        self.class_weight = class_weight
-        self.tol = tol
-        self.shrinking = shrinking
-        self.cache_size = cache_size
-        self.max_iter = max_iter
-        self.decision_function_shape = decision_function_shape
-        self.probability = probability
-        self.memory_gb = memory_gb
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    kernel: str = "ts"
+    depth: int = 1
+    C: float = 1.0
+    _: KW_ONLY
+    normalize: bool = False
+    bias: bool | float = True
+    class_weight: Any = None
+    tol: float = 1e-3
+    shrinking: bool = True
+    cache_size: float = 200
+    max_iter: int = -1
+    decision_function_shape: str = "ovr"
+    probability: bool = False
+    memory_gb: float | None = None
+    n_jobs: int | None = None
+    verbose: bool = False
+
+    _fitted_with: tuple[str, int, bool] = field(init=False)
+    _calibration: Calibration | None = field(init=False)
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "kernel": [StrOptions({"ts", "ss", "ntk"})],
+        "depth": [Interval(Integral, 0, None, closed="left")],
+        "C": [Interval(Real, 0, None, closed="neither")],
+        "bias": ["boolean", Interval(Real, 0, None, closed="left")],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "cache_size": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, -1, None, closed="left")],
+        "decision_function_shape": [StrOptions({"ovr", "ovo"})],
+        "memory_gb": [Interval(Real, 0, None, closed="neither"), None],
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
+        **{name: ["boolean"] for name in ("normalize", "shrinking", "probability")},
+    }
 
     @unchanged_on_error
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TSKernelSVC:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit a machine for each pair of classes.
 
         Parameters
@@ -177,23 +184,17 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self : object
             The fitted estimator.
         """
-        kind, depth = check_kind(self.kernel), check_depth(self.depth)
-        if self.decision_function_shape not in ("ovr", "ovo"):
-            raise ValueError(
-                "decision_function_shape must be 'ovr' or 'ovo', "
-                f"got {self.decision_function_shape!r}"
-            )
-        check_above_zero(C=self.C)
+        self._validate_params()
         X, y = rows_of_numbers(self, X, y, dtype=[np.float64, np.float32], order="C")
         check_squares(X)
         pairs = Pairs(y)
         self.classes_, labels = pairs.classes, pairs.labels
         weight = self._weights(X, labels, sample_weight)
         if self.probability:
-            self._check_rows_of_classes(pairs, weight)
+            _check_rows_of_classes(pairs, weight)
         self.bias_ = constant_input(self.bias, X, self.normalize, weight)
         Z = prepared(X, self.normalize, self.bias_)
-        self._fitted_with = (kind, depth, self.normalize)
+        self._fitted_with = (self.kernel, int(self.depth), bool(self.normalize))
         machines = self._machines(Z, pairs, weight)
 
         self.support_ = np.unique(np.concatenate([m.support for m in machines]))
@@ -204,9 +205,7 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             row[np.searchsorted(self.support_, machine.support)] = machine.coef
         self.intercept_ = np.array([m.intercept for m in machines])
         self.n_iter_ = np.array([m.iterations for m in machines])
-        self.__dict__.pop("_calibration", None)  # of an earlier fit
-        if self.probability:
-            self._calibration = self._calibrated(Z, pairs, weight)
+        self._calibration = self._calibrated(Z, pairs, weight) if self.probability else None
         return self
 
     def _weights(self, X: np.ndarray, labels: np.ndarray, sample_weight: Any) -> np.ndarray | None:
@@ -228,13 +227,8 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not (factors > 0).all():
             nothing = pairs.classes[(factors <= 0).argmax()]
             raise ValueError(f"class_weight must be positive, but that of class {nothing} is not")
-        options = {
-            "C": self.C,
-            "tol": self.tol,
-            "shrinking": self.shrinking,
-            "cache_size": self.cache_size,
-            "max_iter": self.max_iter,
-        }
+        names = ("C", "tol", "shrinking", "cache_size", "max_iter")
+        options = {name: getattr(self, name) for name in names}
 
         def job(i: int, j: int, rows: np.ndarray) -> Machine:
             if weight is not None:
@@ -253,14 +247,6 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.n_jobs,
             self.verbose,
         )
-
-    @staticmethod
-    def _check_rows_of_classes(pairs: Pairs, weight: np.ndarray | None) -> None:
-        """Raise if cross-validation could hold out all rows of a class."""
-        rows = np.bincount(pairs.labels if weight is None else pairs.labels[weight > 0])
-        if rows.min() < 2:
-            rare = pairs.classes[rows.argmin()]
-            raise ValueError(f"probability=True needs 2 rows of each class, but {rare} has one")
 
     def _calibrated(self, Z: np.ndarray, pairs: Pairs, weight: np.ndarray | None) -> Calibration:
         """Calibrate probabilities on the decisions for rows that cross-validation held out."""
@@ -334,13 +320,28 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ndarray of shape (n_samples, n_classes)
             Probabilities, with classes in the order of ``classes_``.
         """
-        check_is_fitted(self)
-        if not hasattr(self, "_calibration"):
+        check_is_fitted(self, "support_")
+        if self._calibration is None:
             raise ValueError("the model was fitted with probability=False; fit it again")
         return self._calibration.probabilities(self._scores(self._pair_decisions(X)))
 
+    def state(self) -> dict[str, Any]:
+        """Return parameters, fitted attributes, the kernel and the calibration."""
+        check_is_fitted(self, "support_")
+        fitted = {k: v for k, v in vars(self).items() if k.endswith("_")}
+        parts = {"kernel": self._fitted_with, "calibration": self._calibration}
+        return {"parameters": self.get_params(), "fitted": fitted, **parts}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Return the fitted estimator of a state."""
+        made = cls(**state["parameters"])
+        parts = {"_fitted_with": state["kernel"], "_calibration": state["calibration"]}
+        made.__dict__.update(state["fitted"], **parts)
+        return made
+
     def _pair_decisions(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
+        check_is_fitted(self, "support_")
         X = rows_of_numbers(self, X, dtype=self.support_vectors_.dtype, order="C", reset=False)
         Z = prepared(X, self._fitted_with[2], self.bias_)
         support = prepared(self.support_vectors_, False, self.bias_)
@@ -373,3 +374,11 @@ def _folds(Z: np.ndarray, labels: np.ndarray) -> np.ndarray:
         fold[labels == c] = places if fewest > 1 else np.arange(count)  # copies of one row only
     usual = min(FOLDS, fewest if fewest > 1 else int(np.bincount(labels).min()))
     return fold % usual
+
+
+def _check_rows_of_classes(pairs: Pairs, weight: np.ndarray | None) -> None:
+    """Refuse classes of which cross-validation could hold out all rows."""
+    rows = np.bincount(pairs.labels if weight is None else pairs.labels[weight > 0])
+    if rows.min() < 2:
+        rare = pairs.classes[rows.argmin()]
+        raise ValueError(f"probability=True needs 2 rows of each class, but {rare} has one")

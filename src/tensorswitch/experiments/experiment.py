@@ -317,7 +317,7 @@ class Result:
     best_epoch : int or None, default=None
         Number of the epoch of lowest validation error.
     epochs : list of dict, default=[]
-        Fields of :class:`tensorswitch.history.Epoch` for every epoch.
+        Fields of :class:`tensorswitch.training.Epoch` for every epoch.
     filters : list of list of float, default=None
         Weights of the first hidden units, in pixels, of shape (units, pixels).
     filter_shape : list of int, default=None

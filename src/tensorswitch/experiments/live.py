@@ -16,7 +16,7 @@ from tensorswitch._progress import clock
 from tensorswitch.experiments.experiment import METHODS
 from tensorswitch.experiments.records import best_records
 from tensorswitch.experiments.sweeps import Sweep
-from tensorswitch.history import percent
+from tensorswitch.training._history import percent
 
 
 @contextmanager

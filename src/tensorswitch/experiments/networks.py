@@ -19,9 +19,8 @@ from tensorswitch.data import Dataset, Preparation, Split, load
 from tensorswitch.experiments.predictions import Predictions
 from tensorswitch.experiments.predictor import MODEL, load_predictor
 from tensorswitch.experiments.rows import predict_rows
-from tensorswitch.history import History
 from tensorswitch.models import Network, cnn, mlp, save_model
-from tensorswitch.training import BEST, CHECKPOINT, Learner, Rows, train
+from tensorswitch.training import BEST, CHECKPOINT, History, Learner, Rows, train
 
 __all__ = ["TrainedNetwork", "predict_network", "train_network"]
 
@@ -186,12 +185,11 @@ def _build(
 
 def _save(network: Network, content: Dataset, preparation: Preparation, path: Path) -> None:
     """Write the model with the preparation of its inputs."""
-    tensors = {"mean": torch.from_numpy(preparation.mean)}
-    for name, array in (("basis", preparation.basis), ("scale", preparation.scale)):
-        if array is not None:
-            tensors[name] = torch.from_numpy(array)
     images = content.train_images
     about: dict[str, Any] = {
+        "mean": preparation.mean,
+        "basis": preparation.basis,
+        "scale": preparation.scale,
         "class_names": list(content.class_names),
         "flat": preparation.flat,
         "type": str(images.dtype),
@@ -204,7 +202,7 @@ def _save(network: Network, content: Dataset, preparation: Preparation, path: Pa
             "target_written": content.target_written,
             "id": content.id_name,
         }
-    save_model(network, path, tensors, **about)
+    save_model(network, path, **about)
 
 
 def _join_processes(device: str) -> bool:

@@ -9,14 +9,14 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from tensorswitch._files import read_header
 from tensorswitch.data import Preparation, Table, TableEncoder
 from tensorswitch.estimators import load_estimator_with_notes, save_estimator
 from tensorswitch.experiments.predictions import Predictions
 from tensorswitch.kernel_ridge import Calibration
-from tensorswitch.models import Network, load_model_with_extra
+from tensorswitch.models import Network
+from tensorswitch.persistence import load_with_notes
 from tensorswitch.training import Learner
 
 __all__ = ["MODEL", "Front", "Interval", "Predictor", "load_predictor"]
@@ -390,21 +390,19 @@ def load_predictor(path: str | Path) -> Predictor:
 
 def _network_predictor(path: Path) -> Predictor:
     """Read a network that :func:`train_network` wrote."""
-    network, extra, notes = load_model_with_extra(path)
+    network, notes = load_with_notes(path, Network)
     advice = "use a model written by `tensorswitch train`"
-    if "mean" not in extra or "class_names" not in notes:
+    if "mean" not in notes or "class_names" not in notes:
         raise ValueError(f"{path} does not describe the preparation of its inputs; {advice}")
     try:
-        return _described_predictor(network, extra, notes)
+        return _described_predictor(network, notes)
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"the description in {path} is not valid ({error}); {advice}") from error
 
 
-def _described_predictor(
-    network: Network, extra: dict[str, Tensor], notes: dict[str, Any]
-) -> Predictor:
-    arrays = {k: extra[k].numpy() if k in extra else None for k in ("basis", "scale")}
-    preparation = Preparation(extra["mean"].numpy(), flat=notes["flat"], **arrays)
+def _described_predictor(network: Network, notes: dict[str, Any]) -> Predictor:
+    arrays = {name: notes.get(name) for name in ("basis", "scale")}
+    preparation = Preparation(notes["mean"], flat=notes["flat"], **arrays)
     names = tuple(notes["class_names"])
     outputs = network.description["out_features"]
     if len(names) != outputs:

@@ -19,11 +19,10 @@ from tensorswitch.data.dataset import validation_split
 from tensorswitch.estimators import TSKernelRidgeClassifier, TSKernelSVC, kernel_svc_grid
 from tensorswitch.experiments.experiment import SGD, Experiment, Result
 from tensorswitch.experiments.filters import first_filters, first_weight
-from tensorswitch.history import Epoch
 from tensorswitch.linear import Copies, draw_gates
 from tensorswitch.linear import solve as solve_ridge
 from tensorswitch.models import Network, cnn, mlp
-from tensorswitch.training import Learner, Rows, train
+from tensorswitch.training import Epoch, Learner, Rows, train
 
 __all__ = ["Watch", "remember", "run", "untrained", "with_fingerprints"]
 

@@ -8,7 +8,7 @@ from tensorswitch.experiments.comparison import Comparison
 from tensorswitch.experiments.method_records import MethodRecord
 from tensorswitch.experiments.methods import COMPARED, LEGEND
 from tensorswitch.experiments.metrics import number
-from tensorswitch.history import percent
+from tensorswitch.training._history import percent
 
 __all__ = ["cells", "conclusion", "header", "how_measured", "legend", "reason", "seconds"]
 

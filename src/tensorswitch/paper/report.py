@@ -12,10 +12,10 @@ from tensorswitch.experiments.figures import MISSING, can_draw, embedded
 from tensorswitch.experiments.machine import describe
 from tensorswitch.experiments.pages import FigurePart, write_page
 from tensorswitch.experiments.records import Record
-from tensorswitch.history import percent
 from tensorswitch.paper import figure2, figure4, figure5, rendering
 from tensorswitch.paper.errors import NoResultsError
 from tensorswitch.paper.table1 import Row
+from tensorswitch.training._history import percent
 
 __all__ = ["command", "write_report"]
 

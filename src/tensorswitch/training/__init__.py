@@ -1,20 +1,19 @@
 """Training on one process or several, with checkpoints from which killed runs continue.
 
 A :class:`Learner` is a network with its optimiser, and :func:`train` runs it for a number of
-epochs, evaluates it and writes its files.
+epochs, evaluates it and writes its files. Under ``torchrun``, each process takes its share of every
+batch.
 """
 
-from tensorswitch.history import Epoch, History
-from tensorswitch.training.checkpoint import FORMAT
-from tensorswitch.training.learner import DivergedError, Learner
-from tensorswitch.training.loop import BEST, CHECKPOINT, NEXT_BEST, train
-from tensorswitch.training.rows import Rows
+from tensorswitch.training._divergence import DivergedError
+from tensorswitch.training._history import Epoch, History
+from tensorswitch.training._learner import Learner
+from tensorswitch.training._loop import BEST, CHECKPOINT, train
+from tensorswitch.training._rows import Rows
 
 __all__ = [
     "BEST",
     "CHECKPOINT",
-    "FORMAT",
-    "NEXT_BEST",
     "DivergedError",
     "Epoch",
     "History",

@@ -9,28 +9,9 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["Epoch", "History", "percent"]
-
 
 def percent(error: float) -> str:
-    """Format an error rate as a percentage, and NaN as a dash.
-
-    Parameters
-    ----------
-    error : float
-        Fraction of rows misclassified.
-
-    Returns
-    -------
-    str
-        Percentage with two decimals, without a percent sign.
-
-    Examples
-    --------
-    >>> from tensorswitch.history import percent
-    >>> percent(0.1234)
-    '12.34'
-    """
+    """Format an error rate for tables, as a percentage with two decimals or a dash for NaN."""
     return "–" if math.isnan(error) else f"{100 * error:.2f}"
 
 
@@ -38,8 +19,7 @@ def percent(error: float) -> str:
 class Epoch:
     """Results of one epoch.
 
-    Errors are fractions of rows misclassified, NaN in regression. Values that were not measured
-    are NaN.
+    Errors are fractions of rows misclassified. Values that were not measured are NaN.
 
     Parameters
     ----------
@@ -53,6 +33,12 @@ class Epoch:
         Measured on the validation rows after the epoch.
     test_loss, test_error : float, default=nan
         Measured on the test rows after the epoch.
+
+    Examples
+    --------
+    >>> from tensorswitch.training import Epoch
+    >>> Epoch(1, seconds=2.0, train_loss=0.9, train_error=0.3, validation_error=0.4).criterion
+    0.4
     """
 
     epoch: int
@@ -84,7 +70,7 @@ class History:
 
     Examples
     --------
-    >>> from tensorswitch.history import Epoch, History
+    >>> from tensorswitch.training import Epoch, History
     >>> history = History([Epoch(1, 2.0, 0.9, 0.3), Epoch(2, 2.0, 0.5, 0.1)])
     >>> history.best.epoch
     2
@@ -100,26 +86,14 @@ class History:
         return min(self.epochs, key=lambda e: e.criterion)
 
     def to_json(self) -> str:
-        """Return the epochs as a JSON list of objects, with null for NaN.
-
-        Returns
-        -------
-        str
-            JSON text.
-        """
+        """Return the epochs as a JSON list of objects, with null for NaN."""
         return json.dumps(
             [{k: None if math.isnan(v) else v for k, v in asdict(e).items()} for e in self.epochs],
             indent=1,
         )
 
     def to_csv(self) -> str:
-        """Return the epochs as CSV, one line per epoch after a header.
-
-        Returns
-        -------
-        str
-            CSV text.
-        """
+        """Return the epochs as CSV, one line per epoch after a header."""
         buffer = io.StringIO()
         writer = csv.DictWriter(buffer, list(Epoch.__dataclass_fields__), lineterminator="\n")
         writer.writeheader()
@@ -134,11 +108,6 @@ class History:
         ----------
         text : str
             JSON text.
-
-        Returns
-        -------
-        History
-            The history.
         """
         entries: list[dict[str, Any]] = [
             {k: math.nan if v is None else v for k, v in e.items()} for e in json.loads(text)

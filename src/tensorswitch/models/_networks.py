@@ -15,28 +15,29 @@
 
 References
 ----------
-Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087.
+Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087, Sec. 5.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
+import torch
 from torch import nn
 
 from tensorswitch._checks import check_positive
 from tensorswitch._memory import check_memory
 from tensorswitch.nn import JointSwitching, SwitchedConv2d, SwitchedLinear, TensorSwitching
-
-__all__ = ["KINDS", "Network", "build", "cnn", "mlp"]
+from tensorswitch.persistence import DAMAGES, saved_as
 
 KINDS = ("ss", "ts-lrc", "ts-ibp-lrc", "ts-ibp", "ss+ts")
 MOST_LAYERS = 10_000  # more would take minutes to build
+ADVICE = "save its state_dict() with safetensors.torch.save_file instead"
 
 
+@saved_as("network")
 class Network(nn.Sequential):
     """Layers in sequence, with the description that they were built from.
 
@@ -48,10 +49,41 @@ class Network(nn.Sequential):
     Attributes
     ----------
     description : dict
-        Arguments of :func:`build`.
+        The architecture, "mlp" or "cnn", and the arguments of that function.
+
+    Examples
+    --------
+    >>> from tensorswitch.models import mlp
+    >>> network = mlp(4, 2, width=3)
+    >>> type(network).__name__, network.description["kind"]
+    ('Network', 'ts-lrc')
     """
 
     description: dict[str, Any]
+
+    def state(self) -> dict[str, Any]:
+        """Return the description and the weights; raise if it would not build these layers."""
+        if not isinstance(getattr(self, "description", None), dict):
+            raise ValueError(f"the network has no description of how it was built; {ADVICE}")
+        with torch.device("meta"):
+            built = build(self.description)
+        if repr(built) != repr(self):
+            raise ValueError(
+                "the network was changed after it was built, so its description would not build "
+                f"it again; {ADVICE}"
+            )
+        return {"description": self.description, "weights": dict(self.state_dict())}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Build the network of a state."""
+        try:
+            with torch.device("meta"):  # allocate nothing before the sizes are known to agree
+                network = build(state["description"])
+            network.load_state_dict(state["weights"], assign=True)
+        except (*DAMAGES, OverflowError) as error:
+            raise ValueError(f"the weights are not those of the description: {error}") from error
+        return network  # type: ignore[return-value]
 
 
 def mlp(
@@ -88,15 +120,6 @@ def mlp(
     Network
         The network, with new weights.
 
-    Raises
-    ------
-    MemoryError
-        If the weights do not fit in the available memory.
-
-    References
-    ----------
-    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 5.
-
     Examples
     --------
     >>> import torch
@@ -104,12 +127,12 @@ def mlp(
     >>> mlp(64, 10, kind="ss", depth=2, width=32)(torch.zeros(3, 64)).shape
     torch.Size([3, 10])
     """
-    widths = _widths(depth, width)
-    ts = _ts_layers(kind, depth, ts_layers)
-    _check_memory(
-        _count(in_features, out_features, kind, widths, ts), f"depth {depth}, width {width}"
+    check_positive(in_features=in_features, out_features=out_features)
+    widths, ts = _widths(depth, width), _ts_layers(kind, depth, ts_layers)
+    network = _network(
+        lambda: _layers(in_features, out_features, kind, widths, ts, bias),
+        f"depth {depth}, width {width}",
     )
-    network = Network(*_layers(in_features, out_features, kind, widths, ts, bias))
     network.description = {
         "architecture": "mlp",
         "in_features": int(in_features),
@@ -171,15 +194,6 @@ def cnn(
     Network
         The network, with new weights.
 
-    Raises
-    ------
-    MemoryError
-        If the weights do not fit in the available memory.
-
-    References
-    ----------
-    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 5.
-
     Examples
     --------
     >>> import torch
@@ -191,7 +205,8 @@ def cnn(
         raise ValueError("channels must have one number per block, got none")
     height, across = _one_for_each("size", size, 2, "axes, height and width")
     repeats = _one_for_each("convolutions", convolutions, len(channels), "blocks")
-    check_positive(in_channels=in_channels, **{f"channels[{i}]": n for i, n in enumerate(channels)})
+    sizes = {f"channels[{i}]": n for i, n in enumerate(channels)}
+    check_positive(in_channels=in_channels, out_features=out_features, **sizes)
     if min(height, across) < 2 ** len(channels):
         raise ValueError(
             f"images of {height} × {across} are too small to be halved {len(channels)} times"
@@ -205,29 +220,17 @@ def cnn(
     widths, ts = _widths(depth, width), _ts_layers(kind, depth, ts_layers)
     _check_layers("convolutions", sum(repeats))
     flat = int(channels[-1]) * (height >> len(channels)) * (across >> len(channels))
-    count = flat * widths[0] + _count(widths[0], out_features, kind, widths, ts)
-    inputs = [in_channels, *channels]
-    for block, (n, below, repeat) in enumerate(zip(channels, inputs, repeats, strict=False), 1):
-        last = below if repeat == 1 else n  # inputs of the convolution that may be a TS one
-        count += 9 * n * (below + (repeat - 1) * n)
-        count += 9 * n * (n - 1) * last if kind != "ss" and block in ts_blocks else 0
-    _check_memory(count, f"channels {tuple(channels)}, width {width}")
-    layers: list[nn.Module] = []
-    below = in_channels
-    for block, (n, repeat) in enumerate(zip(channels, repeats, strict=True), 1):
-        for i in range(repeat):
-            if i == repeat - 1 and block in ts_blocks and kind != "ss":
-                layers.append(
-                    SwitchedConv2d(below, n, n, 3, padding=1, pool=2, learn_gates=_learn(kind))
-                )
-            else:
-                layers.append(_glorot(nn.Conv2d(below, n, 3, padding=1)))
-                if i == repeat - 1:
-                    layers.append(nn.MaxPool2d(2))
-                layers.append(nn.ReLU())  # after the pooling, with which it commutes
-            below = n
-    layers += [nn.Flatten(), _glorot(nn.Linear(flat, widths[0])), nn.ReLU()]
-    network = Network(*layers, *_layers(widths[0], out_features, kind, widths, ts, True))
+
+    def layers() -> list[nn.Module]:
+        inputs = [in_channels, *channels]
+        found: list[nn.Module] = []
+        for block, (below, n, repeat) in enumerate(zip(inputs, channels, repeats, strict=False), 1):
+            switched = block in ts_blocks and kind != "ss"
+            found += _block(below, n, repeat, switched, kind)
+        found += [nn.Flatten(), _glorot(nn.Linear(flat, widths[0])), nn.ReLU()]
+        return found + _layers(widths[0], out_features, kind, widths, ts, True)
+
+    network = _network(layers, f"channels {tuple(channels)}, width {width}")
     network.description = {
         "architecture": "cnn",
         "in_channels": int(in_channels),
@@ -245,41 +248,45 @@ def cnn(
 
 
 def build(description: dict[str, Any]) -> Network:
-    """Build the network of a description.
-
-    Parameters
-    ----------
-    description : dict
-        ``"architecture"``, which is ``"mlp"`` or ``"cnn"``, and the arguments of that function.
-
-    Returns
-    -------
-    Network
-        The network, with new weights.
-
-    Raises
-    ------
-    ValueError
-        If the architecture is unknown.
-
-    Examples
-    --------
-    >>> from tensorswitch.models import build
-    >>> network = build({"architecture": "mlp", "in_features": 4, "out_features": 2, "width": 3})
-    >>> network.description["kind"]
-    'ts-lrc'
-    """
+    """Build the network of a description, as of a file."""
     arguments = dict(description)
-    builders = {"mlp": mlp, "cnn": cnn}
+    builders: dict[str, Callable[..., Network]] = {"mlp": mlp, "cnn": cnn}
     if (name := arguments.pop("architecture", None)) not in builders:
         raise ValueError(f"unknown architecture {name!r}; known are {', '.join(builders)}")
-    return builders[name](**arguments)  # type: ignore[operator, no-any-return]
+    return builders[name](**arguments)
+
+
+def _network(layers: Callable[[], list[nn.Module]], what: str) -> Network:
+    """Build the layers, unless their weights alone do not fit in memory."""
+    try:
+        with torch.device("meta"):  # which allocates nothing
+            count = sum(p.numel() for layer in layers() for p in layer.parameters())
+    except (RuntimeError, OverflowError) as error:
+        raise MemoryError(f"a network of {what} is too large: {error}") from error
+    check_memory(4 * count, f"a network of {what} has {count:.3g} weights")
+    return Network(*layers())
+
+
+def _block(below: int, n: int, repeat: int, switched: bool, kind: str) -> list[nn.Module]:
+    """Return convolutions with pooling, the last of which may be a TS convolution."""
+    layers: list[nn.Module] = []
+    for i in range(repeat):
+        last = i == repeat - 1
+        if last and switched:
+            ts = SwitchedConv2d(below, n, n, 3, padding=1, pool=2, learn_gates=_learn(kind))
+            layers.append(ts)
+        else:
+            layers.append(_glorot(nn.Conv2d(below, n, 3, padding=1)))
+            layers += [nn.MaxPool2d(2)] if last else []
+            layers.append(nn.ReLU())  # after the pooling, with which it commutes
+        below = n
+    return layers
 
 
 def _layers(
     n_in: int, out: int, kind: str, widths: Sequence[int], ts: set[int], bias: bool
 ) -> list[nn.Module]:
-    check_positive(in_features=n_in, out_features=out)
+    """Return the fully connected layers with their readout."""
     if kind == "ts-ibp":
         return [TensorSwitching(n_in, widths, out, bias, learn_gates="ibp")]
     layers: list[nn.Module] = []
@@ -300,24 +307,6 @@ def _layers(
 
 def _learn(kind: str) -> str | None:
     return "ibp" if kind.startswith("ts-ibp") else None
-
-
-def _count(n_in: int, out: int, kind: str, widths: Sequence[int], ts: set[int]) -> int:
-    """Return the number of weights of the fully connected layers without building them."""
-    if kind == "ts-ibp":
-        return math.prod(widths) * n_in * out
-    count = 0
-    for number, n in enumerate(widths, 1):
-        above = out if number == len(widths) else n
-        count += n * n_in * (above if number in ts else 1)
-        count += n * (n_in + above) if number in ts and kind == "ss+ts" else 0
-        n_in = n
-    return count
-
-
-def _check_memory(weights: int, what: str) -> None:
-    """Raise a readable error if the weights alone do not fit in memory."""
-    check_memory(4 * weights, f"a network of {what} has {weights:.3g} weights")
 
 
 def _check_layers(name: str, count: int) -> None:

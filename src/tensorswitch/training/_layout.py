@@ -19,9 +19,7 @@ from torch import Tensor, nn
 from tensorswitch.models import Network
 
 if TYPE_CHECKING:
-    from tensorswitch.training.learner import Learner
-
-__all__ = ["in_channels_last", "suited_images"]
+    from tensorswitch.training._learner import Learner
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,18 +28,7 @@ T = TypeVar("T")
 def in_channels_last(
     method: Callable[Concatenate[Learner, P], T],
 ) -> Callable[Concatenate[Learner, P], T]:
-    """Return a method of a learner that runs with convolutions in channels-last format.
-
-    Parameters
-    ----------
-    method : callable
-        The method.
-
-    Returns
-    -------
-    callable
-        The same method, in that format.
-    """
+    """Return a method of a learner that runs with convolutions in channels-last format."""
 
     @wraps(method)
     def call(learner: Learner, /, *arguments: P.args, **options: P.kwargs) -> T:
@@ -55,21 +42,7 @@ def in_channels_last(
 
 
 def suited_images(network: nn.Module, x: Tensor) -> Tensor:
-    """Return inputs in the format that a network evaluates fastest.
-
-    Parameters
-    ----------
-    network : Module
-        The network.
-    x : Tensor of shape (rows, ...)
-        Its inputs.
-
-    Returns
-    -------
-    Tensor
-        A copy in channels-last format if these are images for a network of this package; otherwise
-        ``x`` itself.
-    """
+    """Return images in the format that a network of this package evaluates fastest."""
     return _copy(x, torch.channels_last) if type(network) is Network and x.ndim == 4 else x
 
 

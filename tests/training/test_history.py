@@ -1,6 +1,6 @@
 import json
 
-from tensorswitch.history import Epoch, History
+from tensorswitch.training import Epoch, History
 
 
 def test_history_knows_its_best_epoch():

@@ -12,14 +12,14 @@ from typing import Any
 from torch import distributed
 
 from tensorswitch._checks import check_positive
-from tensorswitch._files import as_json, make_folder, read_header, write_text
+from tensorswitch._files import as_json, make_folder, write_text
 from tensorswitch._progress import progress_bar
-from tensorswitch.history import Epoch, History
-from tensorswitch.training.checkpoint import FORMAT
-from tensorswitch.training.learner import Learner
-from tensorswitch.training.rows import Rows
-
-__all__ = ["train"]
+from tensorswitch.persistence import load
+from tensorswitch.training._checkpoint import Checkpoint
+from tensorswitch.training._divergence import raise_diverged
+from tensorswitch.training._history import Epoch, History
+from tensorswitch.training._learner import Learner
+from tensorswitch.training._rows import Rows
 
 CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
 NEXT_BEST = "next-best.safetensors"  # renamed to BEST once the checkpoint includes its epoch
@@ -58,7 +58,8 @@ def train(
     folder : str or Path, optional
         Folder for ``checkpoint.safetensors``, ``best.safetensors``, ``history.csv`` and
         ``history.json``, which are written after every epoch. An interrupted run continues from
-        there.
+        there; the checkpoint of another run is refused. If the loss diverges, the last good epoch
+        is kept.
     notes : dict, optional
         Settings of the run, as JSON values or NumPy numbers. A checkpoint with other settings is
         refused.
@@ -67,20 +68,13 @@ def train(
     progress : bool, default=False
         Whether to show a progress bar with loss and errors.
     after : callable, optional
-        Called with the :class:`~tensorswitch.history.Epoch` after each epoch; if a run is
+        Called with the :class:`~tensorswitch.training.Epoch` after each epoch; if a run is
         continued, first with the last completed epoch.
 
     Returns
     -------
     History
         Results of all epochs.
-
-    Raises
-    ------
-    DivergedError
-        If the loss becomes NaN or infinite. The checkpoint of the last good epoch is kept.
-    ValueError
-        If ``folder`` contains a checkpoint of another run.
 
     Examples
     --------
@@ -125,7 +119,7 @@ def train(
             ):
                 if held is not None and len(held.x) and not math.isfinite(loss):
                     problem = f"the {what} loss is not finite after epoch {number}"
-                    learner.explain(held.x, held.y, problem)
+                    raise_diverged(problem, learner.network, held.x, held.y, learner.batch_size)
             history.epochs.append(epoch)
             bar(0, _note(epoch))
             if writer is not None:
@@ -148,7 +142,10 @@ def _resume(learner: Learner, place: Path, notes: dict[str, Any]) -> History:
     if (place / CHECKPOINT).exists():
         history = learner.restore(place / CHECKPOINT, notes)
         if learner.rank == 0:  # the others must not look while a file is renamed
-            _settle_best(place, history)
+            following = place / NEXT_BEST
+            written = load(following, Checkpoint).history if following.exists() else History()
+            best = bool(written.epochs) and len(written.epochs) == history.best.epoch
+            _settle_best(place, history, best)
             if not (place / BEST).exists():
                 raise ValueError(
                     f"{place} has {CHECKPOINT} but no {BEST}; use another folder, "
@@ -166,18 +163,16 @@ def _save(learner: Learner, place: Path, history: History, notes: dict[str, Any]
     if history.best is history.epochs[-1]:
         learner.save(place / NEXT_BEST, history, notes)
     learner.save(place / CHECKPOINT, history, notes)
-    _settle_best(place, history)
+    _settle_best(place, history, history.best is history.epochs[-1])
 
 
-def _settle_best(place: Path, history: History) -> None:
+def _settle_best(place: Path, history: History, completed: bool) -> None:
     """Make the other files agree with the checkpoint, which has this history."""
     following = place / NEXT_BEST
-    if following.exists():
-        written = History.from_json(read_header(following, FORMAT)["history"])
-        if len(written.epochs) == history.best.epoch:
-            following.replace(place / BEST)
-        else:  # its epoch was never completed
-            following.unlink()
+    if completed:
+        following.replace(place / BEST)
+    else:  # what a killed process has left
+        following.unlink(missing_ok=True)
     write_text(place / "history.csv", history.to_csv())
     write_text(place / "history.json", history.to_json())
 

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -31,15 +31,14 @@ from tensorswitch._checks import (
 )
 from tensorswitch._interrupts import deferring_interrupts
 from tensorswitch._random import seeded
-from tensorswitch.history import History
+from tensorswitch.persistence import load, save
 from tensorswitch.switched import strategy_by
-from tensorswitch.training.checkpoint import read_checkpoint, write_checkpoint
-from tensorswitch.training.layout import in_channels_last, suited_images
-from tensorswitch.training.rows import Rows
+from tensorswitch.training._checkpoint import Checkpoint, OtherRunError
+from tensorswitch.training._divergence import raise_diverged
+from tensorswitch.training._history import History
+from tensorswitch.training._layout import in_channels_last, suited_images
+from tensorswitch.training._rows import Rows
 
-__all__ = ["DivergedError", "Learner"]
-
-ADVICE = "use a smaller learning rate"
 # Blocks of evaluation; the activations of 4,096 images would take gigabytes, and longer to map.
 EVALUATION_ROWS, EVALUATION_IMAGES = 4096, 256
 LOOK_EVERY = 16  # steps between checks of the loss on devices that would have to synchronise
@@ -49,10 +48,6 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,
 }
-
-
-class DivergedError(ArithmeticError):
-    """Raised if the loss becomes NaN or infinite."""
 
 
 class Learner:
@@ -135,44 +130,31 @@ class Learner:
         if self.ranks > 1:
             self.forward = nn.parallel.DistributedDataParallel(self.network)
         trained = [p for p in self.network.parameters() if p.requires_grad]
-        options: dict[str, Any] = {
-            "lr": lr,
-            "weight_decay": weight_decay,
-            "fused": _can_fuse(self.device),
-        }
+        rates: dict[str, Any] = {"lr": float(lr), "weight_decay": float(weight_decay)}
         if optimizer == "sgd":
-            options["momentum"] = momentum
+            rates["momentum"] = float(momentum)
+        fused: dict[str, Any] = {"fused": self.device.type in ("cpu", "cuda")}
         with deferring_interrupts():  # the first optimiser imports torch's compiler
-            self.optimizer = OPTIMIZERS[optimizer](trained, **options)
+            self.optimizer = OPTIMIZERS[optimizer](trained, **rates, **fused)
         self.schedule = None if schedule is None else schedule(self.optimizer)
         self.generator = torch.Generator().manual_seed(int(seed))
         self.epochs_done = 0
         self.settings: dict[str, Any] = {
             "loss": loss,
             "optimizer": optimizer,
-            "lr": float(lr),
-            "weight_decay": float(weight_decay),
+            **rates,
             "batch_size": self.batch_size * self.ranks,  # of all processes together
             "precision": precision,
             "schedule": None if schedule is None else type(self.schedule).__name__,
             "seed": int(seed),
         }
-        if optimizer == "sgd":
-            self.settings["momentum"] = float(momentum)
 
     def options(self) -> dict[str, Any]:
-        """Return the settings of the optimiser, as they are now.
-
-        Returns
-        -------
-        dict
-            Arguments for another learner: optimizer, lr, momentum, weight_decay and batch_size.
-        """
+        """Return the present settings of the optimiser, as arguments for another learner."""
         group = self.optimizer.param_groups[0]
-        (name,) = (n for n, kind in OPTIMIZERS.items() if type(self.optimizer) is kind)
-        known = ("lr", "momentum", "weight_decay")
-        found: dict[str, Any] = {k: float(group[k]) for k in known if k in group}
-        return {"optimizer": name, "batch_size": self.batch_size, **found}
+        names = [name for name in ("lr", "momentum", "weight_decay") if name in group]
+        rates: dict[str, Any] = {name: float(group[name]) for name in names}
+        return {"optimizer": self.settings["optimizer"], "batch_size": self.batch_size, **rates}
 
     def __getstate__(self) -> dict[str, Any]:
         # A generator cannot be pickled, but its state can.
@@ -197,15 +179,9 @@ class Learner:
 
         Returns
         -------
-        loss : float
-            Mean loss of the batches, each measured before its step.
-        error : float
-            Fraction of rows misclassified, likewise; NaN in regression.
-
-        Raises
-        ------
-        DivergedError
-            If the loss becomes NaN or infinite.
+        loss, error : float
+            Means over the batches, each measured before its step. The error is the fraction of
+            rows misclassified; NaN in regression.
         """
         if not len(rows.x) or len(rows.x) != len(rows.y):
             raise ValueError(
@@ -239,7 +215,7 @@ class Learner:
                 (loss * self.ranks if self.ranks > 1 else loss).backward()
                 value = loss.detach()
                 if step % look == 0 and not math.isfinite(value):
-                    self.explain(part_x, part_y)
+                    self._raise_diverged(part_x, part_y)
                 self.optimizer.step()
                 losses += value * batch
                 if self.loss_name == "cross-entropy":
@@ -250,7 +226,7 @@ class Learner:
             for count in (losses, wrong):
                 distributed.all_reduce(count)
         if not math.isfinite(losses):
-            self.explain(x, y)
+            self._raise_diverged(x, y)
         if self.schedule is not None:
             self.schedule.step()
         self.epochs_done += 1
@@ -278,11 +254,6 @@ class Learner:
         ----------
         x : Tensor of shape (rows, ...)
             Inputs.
-
-        Returns
-        -------
-        Tensor of shape (rows, outputs)
-            Outputs, on the device of the learner.
         """
         self.network.eval()
         parts = []
@@ -302,10 +273,8 @@ class Learner:
 
         Returns
         -------
-        loss : float
-            Mean loss; NaN without rows.
-        error : float
-            Fraction of rows misclassified; NaN without rows and in regression.
+        loss, error : float
+            NaN without rows; the error is NaN in regression, too.
         """
         if rows is None or not len(rows.x):
             return math.nan, math.nan
@@ -333,7 +302,7 @@ class Learner:
         notes : dict
             Settings of the run, as JSON values.
         """
-        write_checkpoint(self, path, history, notes)
+        save(Checkpoint.of(self, history, notes), path)
 
     def restore(self, path: str | Path, notes: dict[str, Any]) -> History:
         """Continue from a checkpoint written by :meth:`save`.
@@ -348,14 +317,19 @@ class Learner:
         Returns
         -------
         History
-            Results so far.
-
-        Raises
-        ------
-        ValueError
-            If the checkpoint has other settings, another network, or is damaged.
+            Results so far. A checkpoint of other settings or another network raises an error.
         """
-        return read_checkpoint(self, path, notes)
+        try:
+            return load(path, Checkpoint).restore(self, notes)  # type: ignore[no-any-return]
+        except OtherRunError as error:
+            problem, cause = f"was made with {error}", None
+        except (LookupError, TypeError, RuntimeError, AttributeError, ValueError) as error:
+            problem, cause = f"is not a checkpoint of this network ({error})", error
+        raise ValueError(f"{path} {problem}; use another folder, or remove it") from cause
+
+    def _raise_diverged(self, x: Tensor, y: Tensor) -> NoReturn:
+        problem = f"the loss is not finite in epoch {self.epochs_done + 1}"
+        raise_diverged(problem, self.network, x, y, self.batch_size)
 
     def _loss(self, outputs: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
         """Return the sum of the losses of rows and outputs."""
@@ -381,52 +355,6 @@ class Learner:
 
     def _autocast(self) -> Any:
         return torch.autocast(self.device.type, torch.bfloat16) if self.precision else nullcontext()
-
-    @torch.no_grad()
-    def explain(self, x: Tensor, y: Tensor | None = None, problem: str | None = None) -> None:
-        """Raise an error that names what has NaN or infinity first: weights, rows or a layer.
-
-        Parameters
-        ----------
-        x : Tensor of shape (rows, ...)
-            Inputs for which the loss is not finite.
-        y : Tensor of shape (rows,) or (rows, outputs), optional
-            Their targets.
-        problem : str, optional
-            What is not finite; by default the loss in the present epoch.
-
-        Raises
-        ------
-        DivergedError
-            Always.
-        """
-        problem = problem or f"the loss is not finite in epoch {self.epochs_done + 1}"
-        for name, parameter in self.network.named_parameters():
-            if not parameter.isfinite().all():
-                raise DivergedError(
-                    f"{problem}: {name} is the first with NaN or infinity; {ADVICE}"
-                )
-        for name, values in (("inputs", x), ("targets", y)):
-            if values is not None and not values.isfinite().all():
-                raise DivergedError(f"{problem}: the {name} contain NaN or infinity")
-        where = self._first_wrong_layer(x) or "the loss"
-        raise DivergedError(f"{problem}: NaN or infinity first appears in {where}; {ADVICE}")
-
-    def _first_wrong_layer(self, x: Tensor) -> str | None:
-        """Return the first layer with outputs that are not finite for some batch."""
-        if not isinstance(self.network, nn.Sequential):  # of others, the order is not known
-            return None
-        for part in x.split(self.batch_size):
-            outputs = part.to(self.device)
-            for name, layer in self.network.named_children():
-                outputs = layer(outputs)
-                if not outputs.isfinite().all():
-                    return f"the output of layer {name} ({type(layer).__name__})"
-        return None
-
-
-def _can_fuse(device: torch.device) -> bool:
-    return device.type in ("cpu", "cuda")
 
 
 def _check_name(name: str, value: str, known: dict[str, Any]) -> None:

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from tensorswitch._checks import from_numpy
 
-__all__ = ["Rows"]
-
 
 @dataclass
 class Rows:
@@ -25,6 +23,13 @@ class Rows:
         Integer labels, or targets of a regression.
     weight : Tensor of shape (rows,), optional
         Factors on the losses of the rows, with a mean of 1.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from tensorswitch.training import Rows
+    >>> Rows(torch.zeros(8, 4), torch.zeros(8, dtype=torch.long)).to("cpu").x.shape
+    torch.Size([8, 4])
     """
 
     x: Tensor
@@ -43,26 +48,16 @@ class Rows:
             Targets.
         weight : ndarray of shape (rows,), optional
             Factors on the losses of the rows.
-
-        Returns
-        -------
-        Rows
-            The rows.
         """
         return cls(from_numpy(x), from_numpy(y), None if weight is None else from_numpy(weight))
 
     def to(self, device: torch.device | str) -> Rows:
-        """Return the rows on a device.
+        """Return the rows on a device, without a copy if they are already there.
 
         Parameters
         ----------
         device : torch.device or str
             Device.
-
-        Returns
-        -------
-        Rows
-            The rows, without a copy if they are already there.
         """
         weight = None if self.weight is None else self.weight.to(device)
         return Rows(self.x.to(device), self.y.to(device), weight)

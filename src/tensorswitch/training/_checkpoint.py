@@ -1,0 +1,91 @@
+"""Checkpoints: everything that a learner needs to continue exactly where it was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from torch import Tensor
+
+from tensorswitch.persistence import saved_as
+from tensorswitch.training._history import History
+
+if TYPE_CHECKING:
+    from tensorswitch.training._learner import Learner
+
+
+class OtherRunError(ValueError):
+    """Tells a checkpoint of a run with other settings from a damaged one."""
+
+
+@saved_as("checkpoint")
+@dataclass
+class Checkpoint:
+    """The state of a learner after an epoch, with the settings and the results of its run."""
+
+    epochs_done: int
+    history: History
+    notes: dict[str, Any]
+    settings: dict[str, Any]
+    weights: dict[str, Tensor]
+    optimizer: dict[str, Any]
+    generator: Tensor
+    schedule: dict[str, Any] | None
+
+    @classmethod
+    def of(cls, learner: Learner, history: History, notes: dict[str, Any]) -> Self:
+        """Collect what a learner consists of, without copying it."""
+        schedule = None if learner.schedule is None else _plain(learner.schedule.state_dict())
+        return cls(
+            learner.epochs_done,
+            history,
+            notes,
+            learner.settings,
+            dict(learner.network.state_dict()),
+            learner.optimizer.state_dict(),
+            learner.generator.get_state(),
+            schedule,
+        )
+
+    def restore(self, learner: Learner, notes: dict[str, Any]) -> History:
+        """Replace the state of a learner of the same run, and return the results so far."""
+        different = _differing(self.notes, notes) | _differing(self.settings, learner.settings)
+        if different:
+            raise OtherRunError(f"other settings ({', '.join(sorted(different))} differ)")
+        learner.network.load_state_dict(self.weights)
+        learner.optimizer.load_state_dict(self.optimizer)
+        learner.generator.set_state(self.generator)
+        if learner.schedule is not None:
+            own = learner.schedule.state_dict()
+            learner.schedule.load_state_dict(_restored(self.schedule, own))
+        learner.epochs_done = self.epochs_done
+        return self.history
+
+    def state(self) -> dict[str, Any]:
+        """Return the fields, with the history as plain values."""
+        return {**vars(self), "history": self.history.to_json()}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Return the checkpoint of a state."""
+        return cls(**{**state, "history": History.from_json(state["history"])})
+
+
+def _differing(before: dict[str, Any], now: dict[str, Any]) -> set[str]:
+    return {name for name in {*before, *now} if before.get(name) != now.get(name)}
+
+
+def _plain(value: Any) -> Any:
+    """Leave out the functions of a schedule, which it has again when it is made."""
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items() if not callable(v)}
+    return [_plain(v) for v in value] if isinstance(value, list) else value
+
+
+def _restored(value: Any, own: Any) -> Any:
+    """Return a state in the types of the schedule's own: milestones are counters, for example."""
+    if isinstance(own, dict):
+        return type(own)({k: _restored(v, own.get(k)) for k, v in value.items()})
+    if isinstance(own, list) and len(own) == len(value):
+        return [_restored(v, o) for v, o in zip(value, own, strict=True)]
+    return value
