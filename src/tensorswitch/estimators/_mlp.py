@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, is_regressor
+from sklearn.base import is_regressor
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -22,6 +22,7 @@ from tensorswitch._progress import progress_bar
 from tensorswitch._random import seeded
 from tensorswitch.estimators._inputs import rows_of_numbers, sample_weights
 from tensorswitch.estimators._scaled_network import ScaledNetwork, distinct_rows, start_at_zero
+from tensorswitch.estimators._state import SEEN, SavedEstimator
 from tensorswitch.estimators._transaction import unchanged_on_error
 from tensorswitch.explain import Explanation
 from tensorswitch.models import KINDS, mlp
@@ -54,7 +55,7 @@ SETTINGS = Settings()
 
 
 @dataclass(eq=False, repr=False)
-class TSMLPBase(BaseEstimator):  # type: ignore[misc]
+class TSMLPBase(SavedEstimator):
     """Base class of the classifier and the regressor."""
 
     hidden_layer_sizes: Sequence[int] | int = (100,)
@@ -162,7 +163,7 @@ class TSMLPBase(BaseEstimator):  # type: ignore[misc]
     @property
     def network_(self) -> torch.nn.Module:
         """The network."""
-        check_is_fitted(self, "n_iter_")
+        check_is_fitted(self)
         return self._model.learner.network
 
     @property
@@ -184,7 +185,7 @@ class TSMLPBase(BaseEstimator):  # type: ignore[misc]
             Contributions of shape (n_samples, n_outputs, n_features) that add up with the constant
             to the outputs of the network.
         """
-        check_is_fitted(self, "n_iter_")
+        check_is_fitted(self)
         return self._model.explain(rows_of_numbers(self, X, reset=False, **FLOATS))
 
     def to_torch(self) -> torch.nn.Module:
@@ -193,7 +194,7 @@ class TSMLPBase(BaseEstimator):  # type: ignore[misc]
         Predictions are columns, in float64 where float32 would lose them, as targets are far from
         zero compared with their spread (Unix times).
         """
-        check_is_fitted(self, "n_iter_")
+        check_is_fitted(self)
         return self._model.module()
 
     def to_onnx(self, path: str | Path) -> None:
@@ -206,18 +207,20 @@ class TSMLPBase(BaseEstimator):  # type: ignore[misc]
         """
         to_onnx(self.to_torch(), path, torch.zeros(2, self.n_features_in_, device="cpu"))
 
-    def state(self) -> dict[str, Any]:
-        """Return parameters, fitted attributes, and the network with its scalings."""
-        check_is_fitted(self, "n_iter_")
-        fitted = {k: v for k, v in vars(self).items() if k.endswith("_")}
-        return {"parameters": self.get_params(), "fitted": fitted, "model": self._model}
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "n_iter_")
 
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return the fitted estimator of a state."""
-        made = cls(**state["parameters"])
-        made.__dict__.update(state["fitted"], _model=state["model"])
-        return made
+    def _fitted_state(self, sums: bool) -> dict[str, Any]:
+        fitted = {k: v for k, v in vars(self).items() if k.endswith("_") and k not in SEEN}
+        state = {"model": self._model, "attributes": fitted}
+        if sums:
+            state["optimizer"] = self._model.learner.optimizer.state_dict()
+        return state
+
+    def _restore(self, fitted: dict[str, Any]) -> None:
+        self.__dict__.update(fitted["attributes"], _model=fitted["model"])
+        if "optimizer" in fitted:
+            self._model.learner.optimizer.load_state_dict(fitted["optimizer"])
 
     def _before_fit(self) -> dict[str, Any]:
         """Return copies of the attributes that training modifies in place."""
@@ -228,7 +231,7 @@ class TSMLPBase(BaseEstimator):  # type: ignore[misc]
 
     def _outputs(self, X: Any) -> np.ndarray:
         """Return logits, or predictions as columns."""
-        check_is_fitted(self, "n_iter_")
+        check_is_fitted(self)
         return self._model.outputs(rows_of_numbers(self, X, reset=False, **FLOATS))
 
     def _checked_rows(

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from tensorswitch._checks import from_numpy
-from tensorswitch.estimators._onnx import Steps, _Unscaled
+from tensorswitch.estimators._modules import Steps, Unscaled
 from tensorswitch.explain import Explanation, explain
 from tensorswitch.linear._rows import row_hashes
 from tensorswitch.persistence import saved_as
@@ -69,13 +69,10 @@ class ScaledNetwork:
 
     def module(self) -> nn.Module:
         """Return all steps as one torch module on the CPU."""
-        factor, spread = self.inputs.factor, None
-        if factor is not None:  # a factor of zero removes a column
-            spread = np.divide(1.0, factor, out=np.full_like(factor, np.inf), where=factor > 0)
-        steps = Steps(self.inputs.centre, spread, constant=self.constant)
+        steps = Steps.of(self.inputs, constant=self.constant)
         layers = [steps, copy.deepcopy(self.learner.network)]
         if self.targets.centre is not None:
-            layers.append(_Unscaled(self.targets.centre, self.targets.spread))
+            layers.append(Unscaled(self.targets.centre, self.targets.spread))
         return nn.Sequential(*layers).cpu().eval()
 
     def state(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.svm import SVC
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
@@ -32,6 +32,7 @@ from tensorswitch.estimators._pairs import (
     solve,
     vote,
 )
+from tensorswitch.estimators._state import SEEN, SavedEstimator
 from tensorswitch.estimators._transaction import unchanged_on_error
 from tensorswitch.kernels import equivalent_kernels
 from tensorswitch.linear._calibration import Calibration
@@ -46,7 +47,7 @@ FOLDS = 5  # of the cross-validation that calibrates probabilities
 
 @saved_as("kernel-svc")
 @dataclass(eq=False, repr=False)
-class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
     """Support vector classifier with the equivalent kernel of a wide SS or TS network.
 
     The machines are trained one-vs-one, each with the Gram matrix of its two classes, so the full
@@ -320,28 +321,25 @@ class TSKernelSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ndarray of shape (n_samples, n_classes)
             Probabilities, with classes in the order of ``classes_``.
         """
-        check_is_fitted(self, "support_")
+        check_is_fitted(self)
         if self._calibration is None:
             raise ValueError("the model was fitted with probability=False; fit it again")
         return self._calibration.probabilities(self._scores(self._pair_decisions(X)))
 
-    def state(self) -> dict[str, Any]:
-        """Return parameters, fitted attributes, the kernel and the calibration."""
-        check_is_fitted(self, "support_")
-        fitted = {k: v for k, v in vars(self).items() if k.endswith("_")}
-        parts = {"kernel": self._fitted_with, "calibration": self._calibration}
-        return {"parameters": self.get_params(), "fitted": fitted, **parts}
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "support_")
 
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return the fitted estimator of a state."""
-        made = cls(**state["parameters"])
-        parts = {"_fitted_with": state["kernel"], "_calibration": state["calibration"]}
-        made.__dict__.update(state["fitted"], **parts)
-        return made
+    def _fitted_state(self, sums: bool) -> dict[str, Any]:
+        fitted = {k: v for k, v in vars(self).items() if k.endswith("_") and k not in SEEN}
+        kernel, calibration = self._fitted_with, self._calibration
+        return {"attributes": fitted, "kernel": kernel, "calibration": calibration}
+
+    def _restore(self, fitted: dict[str, Any]) -> None:
+        self._fitted_with, self._calibration = fitted["kernel"], fitted["calibration"]
+        self.__dict__.update(fitted["attributes"])
 
     def _pair_decisions(self, X: Any) -> np.ndarray:
-        check_is_fitted(self, "support_")
+        check_is_fitted(self)
         X = rows_of_numbers(self, X, dtype=self.support_vectors_.dtype, order="C", reset=False)
         Z = prepared(X, self._fitted_with[2], self.bias_)
         support = prepared(self.support_vectors_, False, self.bias_)
