@@ -115,7 +115,7 @@ def test_kernel_ridge_contributions_are_the_gradient(options):
         ahead[:, feature] += step[feature]
         behind[:, feature] -= step[feature]
         slope = (model.predict(ahead) - model.predict(behind)) / (2 * step[feature])
-        scaling = model._model.scaling
+        scaling = model._model.columns
         dz = (scaling(ahead) - scaling(behind))[:, feature] / (2 * step[feature])
         expected = slope * scaling(other)[:, feature] / dz
         found = explanation.contributions[:, 0, feature]

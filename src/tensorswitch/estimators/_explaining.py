@@ -13,7 +13,7 @@ from torch import Tensor
 from tensorswitch._checks import from_numpy
 from tensorswitch.estimators._inputs import rows_of_numbers
 from tensorswitch.explain import Explanation, explain, nearest_patterns
-from tensorswitch.kernel_ridge import KernelModel, kappa
+from tensorswitch.kernel_ridge import KernelModel
 from tensorswitch.switches import combine_gates, deep_gates
 
 BLOCK = 1 << 26  # numbers of effective weights or kernel values held at a time
@@ -179,10 +179,10 @@ class ExplainedKernelRidge(NearestRows):
         shares, outputs = [], []
         for begin in range(0, len(X), step):
             z = model.scaled(X[begin : begin + step])
-            shares.append(_euler(model, z).double().numpy())
-            outputs.append((model.kernel(z, model.support) @ model.coef + model.intercept).double())
+            shares.append(model.contributions(z).double().numpy())
+            outputs.append((model.kernel(z) @ model.coef + model.intercept).double())
         total, share = torch.cat(outputs).numpy(), np.concatenate(shares)[:, :, :-1]
-        raw = Explanation(share, total - share.sum(2)).grouped(model.scaling.sources, X.shape[1])
+        raw = Explanation(share, total - share.sum(2)).grouped(model.columns.sources, X.shape[1])
         found: Explanation = self._as_outputs(raw)
         return found
 
@@ -199,38 +199,6 @@ class ExplainedKernelRidge(NearestRows):
             places.append(least.indices.numpy())
             share.append(1 - least.values.numpy() / np.pi)
         return np.concatenate(places), np.concatenate(share)
-
-    def _as_outputs(self: Any, raw: Explanation) -> Explanation:
-        """Map explanations of the kernel expansion to those of what the user sees."""
-        if hasattr(self, "_calibration"):
-            calibration = self._calibration
-            weight = calibration.temperature * calibration.matrix
-            if raw.constant.shape[1] == 1:  # two classes: f and −f, and the difference of logits
-                weight = (np.array([[-1.0, 1.0]]) @ weight) @ np.array([[-1.0], [1.0]])
-                offset = np.array([calibration.offset[1] - calibration.offset[0]])
-            else:
-                offset = calibration.offset
-            share = np.einsum("rof,op->rpf", raw.contributions, weight)
-            return Explanation(share, raw.constant @ weight + offset)
-        spread = self._spread[:, None]
-        return Explanation(raw.contributions * spread, raw.constant * self._spread + self._mean)
-
-
-def _euler(model: KernelModel, z: Tensor) -> Tensor:
-    """Return ``z_i ∂f/∂z_i`` for each output, of shape (rows, outputs, features + 1)."""
-    lengths = model.support.norm(dim=1, keepdim=True)
-    tiny = torch.finfo(z.dtype).tiny
-    unit_x = z / z.norm(dim=1, keepdim=True).clamp(min=tiny)
-    unit_y = model.support / lengths.clamp(min=tiny)
-    cosine = unit_x @ unit_y.t()
-    value, slope = kappa(cosine, model.kind, model.depth)
-    slope[cosine > 1 - 4 * torch.finfo(z.dtype).eps] = 0  # the same row twice
-    rest = value - cosine * slope
-    shares = []
-    for column in (model.coef * lengths).unbind(1):
-        gradient = (rest @ column)[:, None] * unit_x + slope @ (column[:, None] * unit_y)
-        shares.append(gradient * z)
-    return torch.stack(shares, dim=1)
 
 
 class ExplainedNetwork:

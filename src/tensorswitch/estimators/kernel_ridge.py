@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin, _fit_context
 from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 
-from tensorswitch.estimators._inputs import check_squares, sample_weights, validated
+from tensorswitch.estimators._inputs import sample_weights, validated
 from tensorswitch.estimators._kernel_ridge import MATRICES, TSKernelRidgeBase
 from tensorswitch.estimators._labels import check_classes, class_factors, class_places
 from tensorswitch.estimators._transaction import unchanged_on_error
-from tensorswitch.kernel_ridge import Calibration
+from tensorswitch.explain import Explanation
+from tensorswitch.linear._calibration import Calibration
+from tensorswitch.persistence import saved_as
+from tensorswitch.preprocessing import Scaling
 
 __all__ = ["TSKernelRidgeClassifier", "TSKernelRidgeRegressor"]
 
+CONSTANT = 1e-12  # relative deviation of targets that count as constant
 
+
+@saved_as("kernel-ridge-classifier")
 class TSKernelRidgeClassifier(ClassifierMixin, TSKernelRidgeBase):  # type: ignore[misc]
     """Kernel ridge classification with the equivalent kernels; no settings are needed.
 
@@ -92,7 +99,10 @@ class TSKernelRidgeClassifier(ClassifierMixin, TSKernelRidgeBase):  # type: igno
     True
     """
 
-    classes_: np.ndarray
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **TSKernelRidgeBase._parameter_constraints,
+        "class_weight": [None, dict, StrOptions({"balanced"})],
+    }
 
     def __init__(
         self,
@@ -122,6 +132,7 @@ class TSKernelRidgeClassifier(ClassifierMixin, TSKernelRidgeBase):  # type: igno
         self.class_weight = class_weight
 
     @unchanged_on_error
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Choose everything by leave-one-out error and solve.
 
@@ -141,28 +152,26 @@ class TSKernelRidgeClassifier(ClassifierMixin, TSKernelRidgeBase):  # type: igno
         X, y = validated(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         weight = sample_weights(X, sample_weight)
-        used = np.ones(len(y), dtype=bool) if weight is None else weight > 0
-        classes = check_classes(y[used], of=len(y))
-        places = class_places(y[used], classes)
-        if self.class_weight is not None:
-            weight = (np.ones(len(y)) if weight is None else weight).copy()
-            weight[used] *= class_factors(self.class_weight, classes, places, weight[used])[places]
-            places = places[weight[used] > 0]
-            used = weight > 0
-        targets = np.where(places[:, None] == np.arange(len(classes)), 1.0, -1.0)
-        targets = targets[:, 1:] if len(classes) == 2 else targets
-        given = None if weight is None else weight[used]
-        search = self._search(X[used], targets, given)
-        outputs = self._keep(search, X, used, given)
-        known = ~np.isnan(outputs[:, 0])
-        plain = np.ones(len(places)) if given is None else given
-        self._calibration = Calibration.fit(outputs[known], places[known], plain[known])
-        self.loo_predictions_ = np.full((len(y), len(classes)), np.nan)
-        probabilities = self._calibration.probabilities(outputs[known])
+        weight = np.ones(len(y)) if weight is None else weight
+        used = weight > 0
+        self.classes_ = check_classes(y[used], of=len(y))
+        count = len(self.classes_)
+        places = class_places(y[used], self.classes_)
+        weight = weight[used]
+        weight *= class_factors(self.class_weight, self.classes_, places, weight)[places]
+        kept = weight > 0
+        used[used], places, weight = kept, places[kept], weight[kept]
+        targets = np.where(places[:, None] == np.arange(count), 1.0, -1.0)
+        found = self._searched(X[used], targets[:, 1:] if count == 2 else targets, weight)
+        self._keep(found.model, found.alpha, found.candidates)
+        known = ~np.isnan(found.left_out[:, 0])
+        outputs, places, weight = found.left_out[known], places[known], weight[known]
+        self._calibration = Calibration.fit(outputs, places, weight)
+        probabilities = self._calibration.probabilities(outputs)
+        self.loo_predictions_ = np.full((len(y), count), np.nan)
         self.loo_predictions_[np.flatnonzero(used)[known]] = probabilities
         guesses = probabilities.argmax(1)
-        self.loo_score_ = float(accuracy_score(places[known], guesses, sample_weight=plain[known]))
-        self.classes_ = classes
+        self.loo_score_ = float(accuracy_score(places, guesses, sample_weight=weight))
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -180,7 +189,7 @@ class TSKernelRidgeClassifier(ClassifierMixin, TSKernelRidgeBase):  # type: igno
         ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
             Positive for the second class, where there are two.
         """
-        logits = self._calibrated(X)
+        logits = self._logits(X)
         return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -210,14 +219,33 @@ class TSKernelRidgeClassifier(ClassifierMixin, TSKernelRidgeBase):  # type: igno
         -------
         ndarray of shape (n_samples,)
         """
-        logits = self._calibrated(X)
+        logits = self._logits(X)
         return self.classes_[logits.argmax(1)]  # type: ignore[no-any-return]
 
-    def _calibrated(self, X: Any) -> np.ndarray:
+    def _logits(self, X: Any) -> np.ndarray:
         outputs = self._outputs(X)
         return self._calibration.logits(outputs)
 
+    def _as_outputs(self, raw: Explanation) -> Explanation:
+        """Map explanations of the expansion to those of ``decision_function``."""
+        calibration = self._calibration
+        weight, offset = calibration.temperature * calibration.matrix, calibration.offset
+        if raw.constant.shape[1] == 1:  # two classes: f and −f, and the difference of logits
+            weight = (np.array([[-1.0, 1.0]]) @ weight) @ np.array([[-1.0], [1.0]])
+            offset = offset[1:] - offset[:1]
+        share = np.einsum("rof,op->rpf", raw.contributions, weight)
+        return Explanation(share, raw.constant @ weight + offset)
 
+    def _fitted_state(self, sums: bool) -> dict[str, Any]:
+        own = {"classes": self.classes_, "calibration": self._calibration}
+        return {**super()._fitted_state(sums), **own}
+
+    def _restore(self, fitted: dict[str, Any]) -> None:
+        super()._restore(fitted)
+        self.classes_, self._calibration = fitted["classes"], fitted["calibration"]
+
+
+@saved_as("kernel-ridge-regressor")
 class TSKernelRidgeRegressor(MultiOutputMixin, RegressorMixin, TSKernelRidgeBase):  # type: ignore[misc]
     """Kernel ridge regression with the equivalent kernels; no settings are needed.
 
@@ -276,6 +304,7 @@ class TSKernelRidgeRegressor(MultiOutputMixin, RegressorMixin, TSKernelRidgeBase
     """
 
     @unchanged_on_error
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Choose everything by leave-one-out error and solve.
 
@@ -296,26 +325,19 @@ class TSKernelRidgeRegressor(MultiOutputMixin, RegressorMixin, TSKernelRidgeBase
         X, y = validated(self, X, y, dtype=np.float64, **options)
         weight = sample_weights(X, sample_weight)
         used = np.ones(len(y), dtype=bool) if weight is None else weight > 0
-        given = None if weight is None else weight[used]
+        weight = None if weight is None else weight[used]
         raw = np.asarray(y, dtype=np.float64).reshape(len(y), -1)[used]
-        check_squares(raw)
-        mean = np.average(raw, axis=0, weights=given)
-        spread = np.sqrt(np.average(np.square(raw - mean), axis=0, weights=given))
-        spread = np.where(spread > 1e-12 * np.maximum(np.abs(raw).max(0), 1e-300), spread, 1.0)
-        search = self._search(X[used], (raw - mean) / spread, given)
-        outputs = self._keep(search, X, used, given)
-        self._mean, self._spread, self._flat = mean, spread, y.ndim == 1
-        loo = search.loo
-        share = search.weight[: search.loo_rows, None]
-        squares = loo.residuals.square() * loo.precision[:, None] * share
-        self._variance = (squares.sum(0) / share.sum()).numpy()
+        self._targets, self._flat = Scaling.fit(raw, weight, constant=CONSTANT), y.ndim == 1
+        found = self._searched(X[used], self._targets(raw), weight)
+        self._keep(found.model, found.alpha, found.candidates)
+        self._variance = found.variance
+        guesses = self._targets.inverse(found.left_out)
         predictions = np.full((len(y), raw.shape[1]), np.nan)
-        predictions[used] = outputs * spread + mean
-        known = ~np.isnan(outputs[:, 0])
-        shares = None if given is None else given[known]
-        truth, guess = raw[known], predictions[used][known]
-        self.loo_score_ = float(r2_score(truth, guess, sample_weight=shares))
-        self.loo_predictions_ = predictions[:, 0] if self._flat else predictions
+        predictions[used] = guesses
+        self.loo_predictions_ = self._shaped(predictions)
+        known = ~np.isnan(guesses[:, 0])
+        shares = None if weight is None else weight[known]
+        self.loo_score_ = float(r2_score(raw[known], guesses[known], sample_weight=shares))
         return self
 
     def predict(
@@ -338,14 +360,31 @@ class TSKernelRidgeRegressor(MultiOutputMixin, RegressorMixin, TSKernelRidgeBase
         std : ndarray of the same shape
             Only if ``return_std``.
         """
-        outputs = self._outputs(X) * self._spread + self._mean
-        result: np.ndarray = outputs[:, 0] if self._flat else outputs
+        rows = self._rows(X)
+        result = self._shaped(self._targets.inverse(self._model(rows)))
         if not return_std:
             return result
-        rows = len(self._model.support)
-        if rows > self._direct_rows():
-            needed = 8 * MATRICES * rows**2 / 2**30
-            raise MemoryError(f"return_std needs {needed:.1f} GB for {rows:,} training rows")
-        variance = self._model.variance(self._rows(X))[:, None] * self._variance
-        deviations = np.sqrt(variance) * self._spread
-        return result, deviations[:, 0] if self._flat else deviations
+        count = len(self._model.support)
+        if count > self._direct_rows():
+            needed = 8 * MATRICES * count**2 / 2**30
+            raise MemoryError(f"return_std needs {needed:.1f} GB for {count:,} training rows")
+        variance = self._model.variance(rows)[:, None] * self._variance
+        return result, self._shaped(np.sqrt(variance) * self._targets.spread)
+
+    def _shaped(self, outputs: np.ndarray) -> np.ndarray:
+        """Return outputs in the shape of the targets."""
+        return outputs[:, 0] if self._flat else outputs
+
+    def _as_outputs(self, raw: Explanation) -> Explanation:
+        """Map explanations of the expansion to those of ``predict``."""
+        share = raw.contributions * self._targets.spread[:, None]
+        return Explanation(share, self._targets.inverse(raw.constant))
+
+    def _fitted_state(self, sums: bool) -> dict[str, Any]:
+        own = {"targets": self._targets, "variance": self._variance, "flat": self._flat}
+        return {**super()._fitted_state(sums), **own}
+
+    def _restore(self, fitted: dict[str, Any]) -> None:
+        super()._restore(fitted)
+        self._targets, self._flat = fitted["targets"], fitted["flat"]
+        self._variance = fitted["variance"]

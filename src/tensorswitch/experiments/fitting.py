@@ -29,7 +29,7 @@ from tensorswitch.experiments.predictor import (
     predicted_classes,
     predicted_numbers,
 )
-from tensorswitch.kernel_ridge import Calibration
+from tensorswitch.linear._calibration import Calibration
 from tensorswitch.training import Learner
 
 __all__ = ["Fit", "fit_method"]

@@ -14,7 +14,7 @@ from tensorswitch._files import read_header
 from tensorswitch.data import Preparation, Table, TableEncoder
 from tensorswitch.estimators import load_estimator_with_notes, save_estimator
 from tensorswitch.experiments.predictions import Predictions
-from tensorswitch.kernel_ridge import Calibration
+from tensorswitch.linear._calibration import Calibration
 from tensorswitch.models import Network
 from tensorswitch.persistence import load_with_notes
 from tensorswitch.training import Learner

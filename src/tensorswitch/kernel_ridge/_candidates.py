@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from tensorswitch.kernel_ridge._scaling import Scaling
+from tensorswitch.preprocessing import ColumnMap
 
 Shape = tuple[float, str, int]  # constant, kind and depth
 CLOSE = 1.1  # errors, as a multiple of the least, with which kernels are rivals
@@ -21,8 +20,8 @@ class Candidate:
 
     Parameters
     ----------
-    scaling : Scaling
-        Of the columns.
+    columns : ColumnMap
+        The scaling, with column weights.
     bias : float
         The constant column.
     kind, depth : str and int
@@ -39,7 +38,7 @@ class Candidate:
         The solution.
     """
 
-    scaling: Scaling
+    columns: ColumnMap
     bias: float
     kind: str
     depth: int
@@ -57,28 +56,21 @@ class Candidate:
     @property
     def ramps(self) -> bool:
         """Whether the columns are ramps."""
-        return self.scaling.name == "ramps"
-
-    def entry(self) -> dict[str, Any]:
-        """Return its row in a table of candidates."""
-        names = ("kind", "depth", "bias", "penalty", "rows", "error")
-        scaling = {"scaling": self.scaling.name, "weights": self.scaling.power}
-        return {**scaling, **{name: getattr(self, name) for name in names}}
+        return self.columns.kind == "ramps"
 
 
 def rivals_of(ranked: Sequence[Candidate]) -> list[Candidate]:
-    """Return the best kernels of ramps and of columns, or only one if it is clearly better.
-
-    Parameters
-    ----------
-    ranked : sequence of Candidate
-        The best first.
-
-    Returns
-    -------
-    list of Candidate
-        One or two, the best first.
-    """
+    """Return the best kernels of ramps and of columns, or only one if it is clearly better."""
     best = ranked[0]
     other = next((c for c in ranked if c.ramps != best.ramps), None)
     return [best] if other is None or other.judged > CLOSE * best.judged else [best, other]
+
+
+def table_of(tried: Sequence[Candidate]) -> dict[str, list[float | str]]:
+    """Return candidates as the columns of a table."""
+    names = ("kind", "depth", "bias", "penalty", "rows", "error")
+    return {
+        "scaling": [c.columns.kind for c in tried],
+        "weights": [c.columns.power for c in tried],
+        **{name: [getattr(c, name) for c in tried] for name in names},
+    }

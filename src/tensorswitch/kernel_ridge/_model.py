@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from tensorswitch._sparse import dense_rows
-from tensorswitch.kernel_ridge._loo import Centred
-from tensorswitch.kernel_ridge._scaling import Scaling
+from tensorswitch.kernel_ridge._sensitivity import gradients
 from tensorswitch.kernels import diagonal_factor, equivalent_kernels
+from tensorswitch.linear._loo import Centred
+from tensorswitch.persistence import saved_as
+from tensorswitch.preprocessing import ColumnMap
 
 PREDICT_BYTES = 1 << 26  # of the kernel matrix held at a time
 
 
+@saved_as("kernel-model")
 @dataclass(frozen=True)
 class KernelModel:
-    """``f(x) = Σ_i α_i k(z(x), z_i) + b``.
+    """Predict with ``f(x) = Σ_i α_i k(z(x), z_i) + b``.
 
     Parameters
     ----------
-    scaling : Scaling
-        From columns to ``z``.
+    columns : ColumnMap
+        From features to the columns of ``z``.
     bias : float
         The constant column of ``z``.
-    kind, depth : str and int
+    kind : {"ss", "ts", "ntk"}
         The kernel.
-    support : Tensor of shape (rows, features + 1)
+    depth : int
+        Its depth.
+    support : Tensor of shape (rows, columns + 1)
         The ``z_i``.
     coef : Tensor of shape (rows, outputs)
         α.
@@ -42,9 +47,19 @@ class KernelModel:
         λ, the variance of the noise in units of the kernel's.
     copies : float, default=1.0
         How many rows a row of weight 1 stands for; the noise of a single one is as much larger.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tensorswitch.kernel_ridge import Search
+    >>> x = np.linspace(-1, 1, 40)[:, None]
+    >>> model = Search(seed=0).fit(x, np.abs(x)).model
+    >>> model(np.array([[-0.5], [0.25]])).round(1)
+    array([[0.5],
+           [0.2]])
     """
 
-    scaling: Scaling
+    columns: ColumnMap
     bias: float
     kind: str
     depth: int
@@ -55,22 +70,26 @@ class KernelModel:
     noise: float
     copies: float = 1.0
 
-    def kernel(self, z: Tensor, other: Tensor | None = None) -> Tensor:
-        """Return the kernel matrix of scaled rows.
+    def __call__(self, x: Any) -> np.ndarray:
+        """Return ``f(x)`` of rows, dense or sparse."""
+        parts = [self.kernel(z) @ self.coef for z in self._parts(x)]
+        return (torch.cat(parts) + self.intercept).double().numpy()
+
+    def kernel(self, z: Tensor) -> Tensor:
+        """Return the kernel of scaled rows and the support.
 
         Parameters
         ----------
-        z : Tensor of shape (rows, features + 1)
+        z : Tensor of shape (rows, columns + 1)
             Scaled rows.
-        other : Tensor of shape (other rows, features + 1), optional
-            By default ``z``.
 
         Returns
         -------
-        Tensor of shape (rows, other rows)
+        Tensor of shape (rows, support rows)
         """
-        options: dict[str, Any] = {"kinds": [self.kind], "depths": [self.depth]}
-        return equivalent_kernels(z, other, **options)[self.kind, self.depth]
+        other = None if z is self.support else self.support  # of itself it takes half the time
+        found = equivalent_kernels(z, other, kinds=[self.kind], depths=[self.depth])
+        return found[self.kind, self.depth]
 
     def scaled(self, x: Any) -> Tensor:
         """Return ``z(x)`` in the type of the support.
@@ -82,24 +101,24 @@ class KernelModel:
 
         Returns
         -------
-        Tensor of shape (rows, features + 1)
+        Tensor of shape (rows, columns + 1)
         """
-        return torch.from_numpy(self.scaling(dense_rows(x), self.bias)).to(self.support)
+        return torch.from_numpy(self.columns(dense_rows(x), self.bias)).to(self.support)
 
-    def outputs(self, x: Any) -> np.ndarray:
-        """Return ``f(x)``.
+    def contributions(self, z: Tensor) -> Tensor:
+        """Return ``z_j ∂f/∂z_j``, which add up to ``f − b``: kernels are homogeneous in z.
 
         Parameters
         ----------
-        x : ndarray or sparse matrix of shape (rows, features)
-            The rows.
+        z : Tensor of shape (rows, columns + 1)
+            Scaled rows.
 
         Returns
         -------
-        ndarray of shape (rows, outputs)
+        Tensor of shape (rows, outputs, columns + 1)
         """
-        parts = [self.kernel(z, self.support) @ self.coef for z in self._parts(x)]
-        return (torch.cat(parts) + self.intercept).double().numpy()
+        found = gradients(z, self.support, self.coef, self.kind, self.depth)
+        return torch.stack([gradient * z for gradient in found], dim=1)
 
     def variance(self, x: Any) -> np.ndarray:
         """Return the predictive variance in units of the kernel's, noise included.
@@ -122,12 +141,10 @@ class KernelModel:
         share = roots.square() / rows
         means = gram @ share
         mean = float(share @ means)
-        centred = Centred.of(gram, self.weight)
-        centred.matrix.diagonal().add_(self.noise)
-        factor = torch.linalg.cholesky(centred.matrix)
+        factor = Centred.of(gram, self.weight).factorise(self.noise).factor
         parts = []
         for z in self._parts(x):
-            k = self.kernel(z, self.support)
+            k = self.kernel(z)
             own = k @ share
             k = (k - means - own[:, None] + mean) * roots
             norms = diagonal_factor(self.kind, self.depth) * z.square().sum(1)
@@ -140,3 +157,12 @@ class KernelModel:
         step = max(1, PREDICT_BYTES // (self.support.element_size() * len(self.support)))
         for start in range(0, x.shape[0], step):
             yield self.scaled(x[start : start + step])
+
+    def state(self) -> dict[str, Any]:
+        """Return the fields."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Return the model of a state."""
+        return cls(**state)

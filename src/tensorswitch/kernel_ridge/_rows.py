@@ -1,11 +1,14 @@
-"""Distinct rows: identical ones become one, with their mean target and summed weight."""
+"""Distinct rows in an order of their own, so that the first ones are a sample."""
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from torch import Tensor
+
+from tensorswitch.linear._rows import distinct_rows, row_hashes, shuffled
 
 
 @dataclass(frozen=True)
@@ -18,67 +21,52 @@ class DistinctRows:
     Parameters
     ----------
     x : ndarray of shape (distinct rows, features)
-        The rows, shuffled, so that the first ones are a sample.
-    targets : ndarray of shape (distinct rows, outputs)
+        The rows, shuffled.
+    targets : Tensor of shape (distinct rows, outputs)
         The weighted mean of the targets of each.
-    weight : ndarray of shape (distinct rows,)
+    weight : Tensor of shape (distinct rows,)
         The summed weights, with a mean of 1.
-    spread : ndarray of shape (distinct rows,)
-        ``Σ w (t − mean)²`` over identical rows and outputs, which no prediction can explain.
+    spread : Tensor of shape (distinct rows,)
+        ``Σ w ‖t − mean‖²`` over identical rows, which no prediction can explain.
     place : ndarray of shape (rows,)
-        The distinct row of each row with a positive weight.
-    copies : float, default=1.0
+        The distinct row of each row.
+    copies : float
         How many different targets a distinct row has, on average.
     """
 
     x: np.ndarray
-    targets: np.ndarray
-    weight: np.ndarray
-    spread: np.ndarray
+    targets: Tensor
+    weight: Tensor
+    spread: Tensor
     place: np.ndarray
-    copies: float = 1.0
+    copies: float
 
     @classmethod
     def of(
         cls, x: np.ndarray, targets: np.ndarray, weight: np.ndarray | None, seed: int
     ) -> DistinctRows:
-        """Merge identical rows.
-
-        Parameters
-        ----------
-        x : ndarray of shape (rows, features)
-            The inputs.
-        targets : ndarray of shape (rows, outputs)
-            The targets.
-        weight : ndarray of shape (rows,) or None
-            Sample weights, all positive.
-        seed : int
-            Of the shuffle.
-
-        Returns
-        -------
-        DistinctRows
-        """
-        weight = np.ones(len(x)) if weight is None else weight / weight.mean()
-        # Sorting by a keyed hash of the content is a shuffle that the order of rows cannot change,
-        # and far cheaper than sorting the rows themselves.
-        x = np.ascontiguousarray(x + 0.0)  # -0.0 is 0.0
-        key = seed.to_bytes(8, "little")
-        hashes = [hashlib.blake2b(row.data, digest_size=8, key=key).digest() for row in x]
-        digests = np.frombuffer(b"".join(hashes), dtype=np.uint64)
-        _, first, place = np.unique(digests, return_index=True, return_inverse=True)
-        count = len(first)
-        total = np.bincount(place, weight, count)
-        sums = [np.bincount(place, weight * column, count) for column in targets.T]
-        mean = np.stack(sums, axis=1) / total[:, None]
-        squares = (np.square(targets - mean[place])).sum(1)
-        spread = np.bincount(place, weight * squares, count)
-        factor = total.mean()
-        order = np.lexsort((*targets.T, place))
-        pairs = np.column_stack([place, targets])[order]
-        different = 1 + int((pairs[1:] != pairs[:-1]).any(1).sum())
-        rows = x[first], mean, total / factor, spread / factor, place
-        return cls(*rows, different / count)
+        """Merge identical rows, all of which have positive weights."""
+        rows, t = torch.from_numpy(x), torch.from_numpy(targets)
+        hashes = row_hashes(rows)
+        found = distinct_rows(hashes, t, None if weight is None else torch.from_numpy(weight))
+        order = shuffled(hashes[found.first], seed)
+        rank = torch.empty_like(order)
+        rank[order] = torch.arange(len(order))
+        pairs = len(row_hashes(torch.cat([rows, t], 1)).unique())
+        scale = found.weight.mean()
+        return cls(
+            x[found.first[order].numpy()],
+            found.targets[order],
+            found.weight[order] / scale,
+            found.spread[order] / scale,
+            rank[found.place].numpy(),
+            pairs / len(order),
+        )
 
     def __len__(self) -> int:
         return len(self.x)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the weights differ."""
+        return bool(self.weight.min() < self.weight.max())

@@ -1,4 +1,4 @@
-"""How strongly a prediction depends on each column: the root mean square of its gradient.
+"""Gradients of predictions, which say how much a column matters.
 
 With unit vectors ``x̂``, ``ŷ_i``, lengths and ``c = x̂ · ŷ_i``, a kernel ``‖x‖ ‖y‖ κ(c)`` has
 
@@ -12,6 +12,7 @@ With unit vectors ``x̂``, ``ŷ_i``, lengths and ``c = x̂ · ŷ_i``, a kernel `
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -20,21 +21,7 @@ LEAST_SINE = 1e-3  # the derivative of an angle is cut off where vectors are nea
 
 
 def kappa(cosine: Tensor, kind: str, depth: int) -> tuple[Tensor, Tensor]:
-    """Return ``κ(c)`` and ``κ'(c)`` of a kernel of unit vectors.
-
-    Parameters
-    ----------
-    cosine : Tensor
-        ``c``.
-    kind : {"ss", "ts", "ntk"}
-        The kind of kernel.
-    depth : int
-        Its depth.
-
-    Returns
-    -------
-    tuple of Tensor
-    """
+    """Return ``κ(c)`` and ``κ'(c)`` of a kernel of unit vectors."""
     current, product = cosine, torch.ones_like(cosine)
     d_product = torch.zeros_like(cosine)
     tangent, d_tangent = cosine, torch.ones_like(cosine)
@@ -55,29 +42,9 @@ def kappa(cosine: Tensor, kind: str, depth: int) -> tuple[Tensor, Tensor]:
     return tangent, d_tangent
 
 
-def column_sensitivities(
-    z: Tensor, support: Tensor, coef: Tensor, kind: str, depth: int, columns: int
-) -> Tensor:
-    """Return the root mean square of ``∂f/∂z_j`` over rows and outputs.
-
-    Parameters
-    ----------
-    z : Tensor of shape (rows, columns + 1)
-        Where the gradient is taken; the last column is the constant.
-    support : Tensor of shape (support rows, columns + 1)
-        The rows of the model.
-    coef : Tensor of shape (support rows, outputs)
-        α.
-    kind, depth : str and int
-        The kernel.
-    columns : int
-        How many columns count.
-
-    Returns
-    -------
-    Tensor of shape (columns,)
-    """
-    tiny = torch.finfo(z.dtype).tiny  # a row may be zero if there is no bias
+def gradients(z: Tensor, support: Tensor, coef: Tensor, kind: str, depth: int) -> Iterator[Tensor]:
+    """Yield ``∂f/∂z`` of each output, of the shape of ``z``."""
+    tiny = torch.finfo(z.dtype).tiny  # a row may be zero if there is no constant
     lengths = support.norm(dim=1, keepdim=True)
     unit_x = z / z.norm(dim=1, keepdim=True).clamp(min=tiny)
     unit_y = support / lengths.clamp(min=tiny)
@@ -85,8 +52,12 @@ def column_sensitivities(
     value, slope = kappa(cosine, kind, depth)
     slope[cosine > 1 - 4 * torch.finfo(z.dtype).eps] = 0  # the same row twice
     rest = value - cosine * slope
-    total = torch.zeros(columns, dtype=z.dtype, device=z.device)
     for column in (coef * lengths).unbind(1):
-        gradient = (rest @ column)[:, None] * unit_x + slope @ (column[:, None] * unit_y)
-        total += gradient[:, :columns].square().sum(0)
+        yield (rest @ column)[:, None] * unit_x + slope @ (column[:, None] * unit_y)
+
+
+def column_sensitivities(z: Tensor, support: Tensor, coef: Tensor, kind: str, depth: int) -> Tensor:
+    """Return the root mean square of ``∂f/∂z_j`` over rows and outputs, for each column."""
+    total = sum(g.square().sum(0) for g in gradients(z, support, coef, kind, depth))
+    assert isinstance(total, Tensor)
     return (total / (len(z) * coef.shape[1])).sqrt()

@@ -194,7 +194,8 @@ class DenseFactor:
     """The Cholesky factor of ``A + shift · I`` for a matrix that LAPACK can take as a whole."""
 
     def __init__(self, matrix: Tensor, shift: float) -> None:
-        self.factor = matrix.clone()
+        # Transposed, columns are contiguous, as LAPACK wants them; other layouts cost two copies.
+        self.factor = matrix.clone().mT
         self.factor.diagonal().add_(shift)
         info = torch.empty((), dtype=torch.int32, device=matrix.device)
         torch.linalg.cholesky_ex(self.factor, out=(self.factor, info))

@@ -25,9 +25,8 @@ from torch import Tensor
 
 from tensorswitch.linear._cholesky import DenseFactor
 
-TIE = 1.0005  # of errors this close, the one of the largest λ is taken
 PRECISION = 2  # of the largest eigenvalue, in units of the type: a smaller λ is lost in rounding
-CERTAIN = 1e-12  # of λ d_i, below which a row decides its own prediction
+CERTAIN = 1e-12  # of the diagonal, below which what is left of it is rounding
 
 
 @dataclass(frozen=True)
@@ -73,13 +72,16 @@ class Centring:
     sums : Tensor of shape (rows,)
         ``S K S u``.
     scale : float
-        τ, the mean of the diagonal of ``P S K S P``; 1 if all rows are alike but for rounding.
+        τ, the mean of the diagonal of ``P S K S P``; 1 if all rows are alike.
+    alike : bool, default=False
+        Whether all rows are alike, so that ``P S K S P`` is zero but for rounding.
     """
 
     roots: Tensor
     direction: Tensor
     sums: Tensor
     scale: float
+    alike: bool = False
 
     @classmethod
     def of(
@@ -89,15 +91,16 @@ class Centring:
         trace: Tensor,
         product: Callable[[Tensor], Tensor],
         intercept: bool = True,
+        dtype: torch.dtype | None = None,
     ) -> Centring:
-        """Return the centring for a kernel that is known by its products."""
+        """Return the centring for a kernel that is known by its products, computed in a type."""
         roots = trace.new_ones(rows) if weight is None else weight.to(trace).sqrt()
         u = roots / roots.norm() if intercept else torch.zeros_like(roots)
         sums = product(u) if intercept else torch.zeros_like(roots)
         whole = float(trace) / rows
         mean = whole - float(u @ sums) / rows
-        positive = mean > 16 * torch.finfo(trace.dtype).eps * whole
-        return cls(roots, u, sums, mean if positive else 1.0)
+        positive = mean > 16 * torch.finfo(dtype or trace.dtype).eps * whole
+        return cls(roots, u, sums, mean if positive else 1.0, not positive)
 
     def corrections(self, scale: float | None = None) -> tuple[Tensor, Tensor]:
         """Return ``u`` and v with ``A = S K S − u vᵀ − v uᵀ``."""
@@ -124,7 +127,7 @@ class Centring:
     ) -> LeaveOneOut:
         """Return residuals and intercept from β and the diagonal of ``(A + λI)⁻¹``."""
         d = inverse_diagonal - self.direction.square() / (self.scale + penalty)
-        d = d.clamp(min=CERTAIN / penalty if penalty > 0 else 0.0)
+        d = torch.maximum(d, CERTAIN * inverse_diagonal)
         residuals = beta / (d * self.roots)[:, None]
         if len(d) < 2 and bool(self.direction.any()):  # no other row to predict from
             residuals = torch.full_like(residuals, torch.inf)
@@ -156,8 +159,10 @@ class Centred:
             kernel *= roots
         trace = kernel.diagonal().sum()
         centring = Centring.of(weight, len(kernel), trace, lambda u: kernel @ u, intercept)
-        if intercept:
-            u, v = centring.corrections()
+        u, v = centring.corrections()
+        if centring.alike:
+            kernel.zero_().addr_(u, u)
+        elif intercept:
             kernel.addr_(u, v, alpha=-1)
             kernel.addr_(v, u, alpha=-1)
         return cls(kernel, centring)
@@ -170,12 +175,18 @@ class Centred:
     def single(self) -> Centred:
         """Return the same in float32, in which errors are found in half the time."""
         c = self.centring
-        parts = (c.roots.float(), c.direction.float(), c.sums.float(), c.scale)
+        parts = (c.roots.float(), c.direction.float(), c.sums.float(), c.scale, c.alike)
         return Centred(self.matrix.float(), Centring(*parts))
 
     def factorise(self, penalty: float) -> DenseFactor:
         """Return the Cholesky factor of ``A + λI``."""
         return DenseFactor(self.matrix, penalty)
+
+    def at(self, penalty: float, targets: Tensor) -> LeaveOneOut:
+        """Return the solution and its residuals for one λ from a Cholesky factor."""
+        factor = self.factorise(penalty)
+        beta = factor.solve(self.centring.goal(targets))
+        return self.centring.result(penalty, beta, factor.inverse_diagonal(), targets)
 
 
 class Spectrum:
@@ -212,33 +223,3 @@ class Spectrum:
             beta = self.centring.project(beta)
             found.append(self.centring.result(penalty, beta, diagonals[:, i], targets))
         return found
-
-
-def loo_path(
-    kernel: Tensor, targets: Tensor, weight: Tensor | None, multiples: Sequence[float]
-) -> list[LeaveOneOut]:
-    """Return leave-one-out residuals for each λ from one eigendecomposition."""
-    centred = Centred.of(kernel, weight)
-    spectrum = Spectrum(centred)
-    ordered = [multiple * centred.scale for multiple in sorted(multiples)]
-    usable = [penalty for penalty in ordered if penalty >= spectrum.least] or ordered[-1:]
-    return spectrum.path(usable, targets)
-
-
-def loo_at(centred: Centred, targets: Tensor, multiple: float) -> LeaveOneOut:
-    """Return leave-one-out residuals for one λ from a Cholesky factorisation."""
-    penalty = multiple * centred.scale
-    factor = centred.factorise(penalty)
-    beta = factor.solve(centred.centring.goal(targets))
-    return centred.centring.result(penalty, beta, factor.inverse_diagonal(), targets)
-
-
-def least_loo(
-    results: Sequence[LeaveOneOut], weight: Tensor, spread: Tensor
-) -> tuple[LeaveOneOut, float]:
-    """Return the result of least error and that error; of ties the one of the largest λ."""
-    errors = [r.error(weight, spread) for r in results]
-    least = min(errors)
-    tied = [i for i, e in enumerate(errors) if e <= TIE * least]
-    chosen = max(tied, key=lambda i: results[i].penalty) if tied else 0
-    return results[chosen], errors[chosen]

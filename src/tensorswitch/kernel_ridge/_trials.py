@@ -1,0 +1,117 @@
+"""Leave-one-out errors of kernels on the first rows of a table, and what they say of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from tensorswitch.kernel_ridge._candidates import Candidate
+from tensorswitch.kernel_ridge._rows import DistinctRows
+from tensorswitch.kernel_ridge._sensitivity import column_sensitivities
+from tensorswitch.kernel_ridge._settings import SETTINGS
+from tensorswitch.kernels import equivalent_kernels
+from tensorswitch.linear import SingularError
+from tensorswitch.linear._loo import Centred, LeaveOneOut, Spectrum
+from tensorswitch.preprocessing import ColumnMap
+
+
+class Trials:
+    """Judge candidates, and keep all that were tried."""
+
+    def __init__(self, rows: DistinctRows, penalties: Sequence[float]) -> None:
+        self.rows, self.penalties = rows, penalties
+        self.sample = rows.x[: SETTINGS.map_rows]
+        self.tried: list[Candidate] = []
+
+    @property
+    def fixed(self) -> bool:
+        """Whether there is only one λ."""
+        return len(self.penalties) == 1
+
+    def judge(
+        self, candidates: Iterable[Candidate], count: int, near: Sequence[float] = ()
+    ) -> list[Candidate]:
+        """Return candidates by their error on the first rows, the best one first.
+
+        Kernels of one map come from one sweep. With ``near``, only these parts of the λ that the
+        candidates come with are tried, which is cheaper than all.
+        """
+        groups: dict[tuple[int, float], list[Candidate]] = {}
+        for c in candidates:
+            groups.setdefault((id(c.columns), c.bias), []).append(c)
+        judged = []
+        for same in groups.values():
+            z = self._scaled(same[0], count).float()
+            kinds, depths = {c.kind for c in same}, {c.depth for c in same}
+            kernels = equivalent_kernels(z, kinds=sorted(kinds), depths=sorted(depths))
+            for c in same:
+                parts = [] if self.fixed else [part * c.penalty for part in near]
+                centred = Centred.of(kernels.pop((c.kind, c.depth)), self.weights(count))
+                judged.append(self._best(c, count, self._path(centred, count, parts)))
+        self.tried += judged
+        return sorted(judged, key=lambda c: c.judged)
+
+    def _path(
+        self, centred: Centred, count: int, parts: Sequence[float]
+    ) -> list[tuple[float, LeaveOneOut]]:
+        """Return solutions for multiples of λ: by factors if they are few, else by a spectrum."""
+        targets = self.rows.targets[:count].float()
+        if parts:
+            try:
+                return [(p, centred.at(p * centred.scale, targets)) for p in parts]
+            except SingularError:  # the smallest is too small for working precision
+                pass
+        spectrum = Spectrum(centred)
+        ordered = sorted(self.penalties)
+        usable = [p for p in ordered if p * centred.scale >= spectrum.least] or ordered[-1:]
+        found = spectrum.path([p * centred.scale for p in usable], targets)
+        return list(zip(usable, found, strict=True))
+
+    def _best(
+        self, c: Candidate, count: int, path: Sequence[tuple[float, LeaveOneOut]]
+    ) -> Candidate:
+        weight, spread = self.rows.weight[:count].float(), self.rows.spread[:count].float()
+        found = [(loo.error(weight, spread), p, loo.coef) for p, loo in path]
+        least = min(error for error, _, _ in found)
+        tied = [entry for entry in found if entry[0] <= SETTINGS.tie * least]
+        error, penalty, coef = max(tied or found[:1], key=lambda entry: entry[1])
+        optimism = 1 + c.columns.power * min(self.rows.x.shape[1], count) / count
+        judged = error * optimism
+        return replace(c, rows=count, penalty=penalty, error=error, judged=judged, coef=coef)
+
+    def weights(self, count: int) -> Tensor | None:
+        """Return the weights of the first rows, with a mean of 1; None if all are alike."""
+        if not self.rows.weighted:
+            return None
+        weight = self.rows.weight[:count]
+        return weight / weight.mean()
+
+    def weighted(self, c: Candidate, count: int, powers: Iterable[float]) -> list[ColumnMap]:
+        """Return maps with columns weighed by the sensitivity of a candidate's predictions."""
+        assert c.coef is not None
+        z = self._scaled(c, count).float()
+        found = column_sensitivities(z[: SETTINGS.second], z, c.coef.float(), c.kind, c.depth)
+        g = c.columns.shared(found[:-1].double().numpy())  # but that of the constant column
+        g = g * (1 if c.columns.weights is None else c.columns.weights)
+        g = g / max(g.max(), 1e-300) + SETTINGS.least_weight
+        return [ColumnMap.fit(c.columns.kind, self.sample, g**p, p) for p in powers]
+
+    def centred(self, c: Candidate, count: int) -> Centred:
+        """Return the centred kernel matrix of the first rows, in float64."""
+        z = self._scaled(c, count)
+        kernel = equivalent_kernels(z, kinds=[c.kind], depths=[c.depth])[c.kind, c.depth]
+        return Centred.of(kernel, self.weights(count))
+
+    def solved(self, c: Candidate, count: int) -> Candidate:
+        """Return the candidate with its solution on other rows."""
+        centred = self.centred(c, count).single()
+        penalty = max(c.penalty, SETTINGS.single) * centred.scale
+        goal = centred.centring.goal(self.rows.targets[:count].float())
+        coef = centred.factorise(penalty).solve(goal) * centred.centring.roots[:, None]
+        return replace(c, coef=coef, rows=count)
+
+    def _scaled(self, c: Candidate, count: int) -> Tensor:
+        return torch.from_numpy(c.columns(self.rows.x[:count], c.bias))
