@@ -32,7 +32,6 @@ from tensorswitch._checks import (
 from tensorswitch._interrupts import deferring_interrupts
 from tensorswitch._random import seeded
 from tensorswitch.history import History
-from tensorswitch.switched import strategy_by
 from tensorswitch.training.checkpoint import read_checkpoint, write_checkpoint
 from tensorswitch.training.layout import in_channels_last, suited_images
 from tensorswitch.training.rows import Rows
@@ -183,7 +182,6 @@ class Learner:
         self.generator = torch.Generator()
         self.generator.set_state(state["generator"])
 
-    @strategy_by("rule")  # a resumed run repeats an uninterrupted one bit for bit
     @in_channels_last
     def epoch(self, rows: Rows, watch: Callable[[], None] | None = None) -> tuple[float, float]:
         """Train for one pass over the rows, in a new random order.
@@ -269,7 +267,6 @@ class Learner:
         ):
             yield
 
-    @strategy_by("rule")
     @torch.no_grad()
     def outputs(self, x: Tensor) -> Tensor:
         """Return the outputs of the network in evaluation mode, computed in blocks of rows.
