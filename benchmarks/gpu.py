@@ -18,7 +18,7 @@ from torch import Tensor
 from benchmarks._measure import describe, print_table
 from benchmarks.switched_linear import naive
 from tensorswitch import switched_linear
-from tensorswitch.switched import _gpu
+from tensorswitch.switched import _compute
 
 SIZES = [(128, 64), (512, 128), (2048, 128), (2048, 256), (8192, 256)]
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -54,15 +54,15 @@ def main() -> None:
         print("This benchmark needs a CUDA device; torch finds none.")
         return
     print(f"{describe()}, {torch.cuda.get_device_name()}\n")
-    kernels, table = _gpu._kernels(), []
+    kernels, table = _compute.triton_kernels(), []
     for (rows, n), dtype in product(SIZES, DTYPES):
         found = {"naive": measure(naive, rows, n, dtype)}
         if kernels is not None:
             found["triton"] = measure(switched_linear, rows, n, dtype)
         fallback = lambda x, gates, weight: switched_linear(x, gates, weight)  # noqa: E731
-        _gpu._kernels = lambda: None  # type: ignore[assignment]
+        _compute.triton_kernels = lambda: None  # type: ignore[assignment]
         found["dense"] = measure(fallback, rows, n, dtype)
-        _gpu._kernels = lambda: kernels  # type: ignore[assignment]
+        _compute.triton_kernels = lambda: kernels  # type: ignore[assignment]
         row = [str(rows), str(n), str(dtype).removeprefix("torch."), f"{found['naive'][0]:.2f}"]
         for name in ("triton", "dense"):
             time, memory = found.get(name, (float("nan"), float("nan")))

@@ -20,7 +20,6 @@ from torch.nn import functional as F
 from benchmarks._measure import describe, print_table
 from tensorswitch.data import load
 from tensorswitch.models import mlp
-from tensorswitch.switched import strategy_by
 
 RATE, MOMENTUM, BATCH, BATCHES, STEPS = 1e-3, 0.9, 128, 3, 150
 NETWORKS = [("ss", 3), ("ts-lrc", 1), ("ts-lrc", 2), ("ts-lrc", 3)]
@@ -57,14 +56,13 @@ def last_loss(network: nn.Module, x: Tensor, y: Tensor, rate: float, warmup: int
     trained = [p for p in network.parameters() if p.requires_grad]
     optimizer = torch.optim.SGD(trained, rate, momentum=MOMENTUM, weight_decay=1e-3, fused=True)
     losses = []
-    with strategy_by("rule"):
-        for step, batch in enumerate(torch.randperm(len(x)).split(BATCH)[:STEPS], 1):
-            optimizer.param_groups[0]["lr"] = rate * min(1.0, step / max(1, warmup))
-            optimizer.zero_grad()
-            loss = F.cross_entropy(network(x[batch]), y[batch])
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
+    for step, batch in enumerate(torch.randperm(len(x)).split(BATCH)[:STEPS], 1):
+        optimizer.param_groups[0]["lr"] = rate * min(1.0, step / max(1, warmup))
+        optimizer.zero_grad()
+        loss = F.cross_entropy(network(x[batch]), y[batch])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
     return sum(losses[-20:]) / 20
 
 

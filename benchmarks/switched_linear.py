@@ -18,7 +18,7 @@ from torch import Tensor
 
 from benchmarks._measure import describe, peak_extra_bytes, print_table, side_by_side
 from tensorswitch import switched_linear
-from tensorswitch.switched import choose_group, strategy_by
+from tensorswitch.switched import choose_group
 
 SIZES = [
     (128, 32, True),
@@ -111,8 +111,7 @@ def bfloat16() -> None:
             "float32": step(switched_linear, rows, n, 0.5, True),
             "bfloat16": step(narrow, rows, n, 0.5, True),
         }
-        with strategy_by("rule"):
-            best = side_by_side(runs, seconds=2)
+        best = side_by_side(runs, seconds=2)
         ratio = f"{best['bfloat16'] / best['float32']:.2f}"
         table.append([str(threads), str(rows), str(n), f"{1e3 * best['float32']:.1f}", ratio])
     print_table(["threads", "rows", "n", "float32, ms", "bfloat16, of float32"], table)

@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from tensorswitch.switched import MAX_GROUP
-from tensorswitch.switched._plans import CHUNK_BYTES, make_plan
+from tensorswitch.switched._plans import make_plan
+from tensorswitch.switched._tuning import BLOCKS
 
 
 def test_a_plan_has_every_open_gate_once():
@@ -27,7 +28,8 @@ def test_units_that_are_always_open_do_not_make_chunks_large(group):
     plan = make_plan(gates, group, 8, 8)
     for chunk in plan:
         used = len(chunk.bag)
-        assert 4 * 16 * len(chunk.index) <= 2 * CHUNK_BYTES or len(chunk.index) <= 1.25 * used
+        slots = len(chunk.index)
+        assert 4 * 16 * slots <= 2 * BLOCKS.chunk_bytes or slots <= 1.25 * used
     if group == 1:  # two on their own, and those between and after them, padded or not
         assert [chunk.units for chunk in plan] == [
             slice(0, 1),

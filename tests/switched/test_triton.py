@@ -24,7 +24,7 @@ for rows, n_in, units, n_out in [(5, 3, 4, 2), (70, 40, 3, 66), (64, 32, 2, 64),
             assert found.dtype == dtype
             assert_close(found.double(), expected, rtol=tolerance, atol=10 * tolerance)
         check(_triton.map_rows(x, gates, weight), _compute.map_rows(full[0], gates, full[1], 0))
-        grad_x, grad_weight = _compute.gradients(full[0], gates, full[1], full[2], 0)
+        grad_x, grad_weight = _compute.gradients(full[2], full[0], gates, full[1], 0)
         check(_triton.map_rows(errors, gates, weight.mT), grad_x)
         check(_triton.outer(x, gates, errors), grad_weight)
         strided = gates.t().contiguous().t()

@@ -15,7 +15,7 @@ from tensorswitch.linear._packed import add_gram, gram_rows, packed_shape, pair_
 from tensorswitch.linear._representation import Representation, RowsOf
 from tensorswitch.linear._rows import row_hashes
 from tensorswitch.persistence import saved_as
-from tensorswitch.switched import strategy_by, switched_linear, switched_outer
+from tensorswitch.switched import switched_linear, switched_outer
 from tensorswitch.switches import Routes, Switch, as_switch, combine_gates, deep_gates, switch_name
 
 PRODUCT_BYTES = 1 << 26  # rows of C unpacked at a time for a product
@@ -201,7 +201,6 @@ class Copies(Representation):
         """Errors are expanded by the gates of all layers but the first."""
         return out * math.prod(self.sizes[1:])
 
-    @strategy_by("rule")  # solutions must not depend on timings
     def _apply(self, rows: RowsOf, weight: Tensor) -> Tensor:
         out, n0, n1 = weight.shape[1], self.in_features, self.sizes[0]
         if len(self.sizes) == 1:
@@ -211,7 +210,6 @@ class Copies(Representation):
         above = combine_gates(rows.gates[1:]).to(y.dtype)
         return torch.bmm(above.unsqueeze(1), y.view(len(y), above.shape[1], out)).squeeze(1)
 
-    @strategy_by("rule")
     def _adjoint(self, rows: RowsOf, errors: Tensor) -> Tensor:
         out, n0, n1 = errors.shape[1], self.in_features, self.sizes[0]
         if len(self.sizes) == 1:

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.jit import is_tracing  # type: ignore[attr-defined]
 from torch.nn import functional as F
 
 from tensorswitch._checks import check_dtype_device, check_floating
@@ -47,7 +48,7 @@ class Switching(nn.Module):
 
     def _learns(self, scores: Tensor) -> bool:
         """Return whether a pseudo-gradient is wanted; a trace runs where there is none."""
-        tracing = not torch.compiler.is_compiling() and torch._C._is_tracing()
+        tracing = not torch.compiler.is_compiling() and is_tracing()
         return scores.requires_grad and not tracing
 
     def _reset(self, gate_weights: Sequence[Tensor], zeros: Sequence[Tensor | None]) -> None:

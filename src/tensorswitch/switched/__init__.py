@@ -2,8 +2,9 @@
 
     y_b = Σ_j h_bj V_jᵀ x_b          h_bj ∈ {0, 1},  V_j ∈ R^{in × out}
 
-The expanded tensor ``Z = h ⊗ x`` is never stored as a whole, unless it is small. Besides the
-plain formula, two strategies compute the same sum and its two adjoints:
+The expanded tensor ``Z = h ⊗ x`` is never stored as a whole, unless it is small: up to a few
+million multiply-adds the formula itself, in plain torch operations, is fastest. Above, two
+strategies compute the same sum and its two adjoints:
 
 - *dense*: builds ``Z`` for a few units at a time, small enough to stay in cache.
 - *grouped by g*: processes units g at a time. A group has 2^g − 1 gate patterns with an open gate,
@@ -14,16 +15,11 @@ plain formula, two strategies compute the same sum and its two adjoints:
   there are enough rows per pattern. Units that are open for most rows are processed where they are
   closed, and their part that is common to all rows is added.
 
-Up to a few million multiply-adds, the formula itself in plain torch operations is fastest, and
-nothing precedes it but a comparison of sizes. Above, :func:`choose_group` selects a strategy from
-the sizes and the fraction of open gates. A process that calls the map with similar sizes many times
-also measures the candidates, and keeps the fastest; :func:`strategy_by` says when, and how to avoid
-it.
-
-The map and its adjoints are the torch operators ``tensorswitch::switched_linear``,
-``switched_outer`` and ``switched_gradients``, with fake tensors, autograd, vmap and autocast rules.
-The strategy is chosen inside them, so that a compiled graph has one node for each, whatever the
-gates are. Graphs for other runtimes (ONNX, ``torch.jit.trace``) get the plain formula.
+:func:`choose_group` selects the strategy from the sizes and the fraction of open gates, so that
+equal calls have equal results in every process. The choice is made inside the torch operators
+``tensorswitch::switched_linear``, ``switched_outer`` and ``switched_gradients``: a compiled graph
+has one node for each, whatever the gates are. Graphs for other runtimes (ONNX,
+``torch.jit.trace``) get the plain formula.
 
 On CUDA devices a Triton kernel multiplies tiles of ``x`` that are masked by their gates in
 registers, without sorting, counting or waiting for the device; without Triton, and for float64, the
@@ -38,15 +34,7 @@ Arlazarov, Dinic, Kronrod and Faradzev, On economical construction of the transi
 directed graph, Soviet Mathematics Doklady 11, 1970 (the method of four Russians).
 """
 
-from tensorswitch.switched._choice import strategy_by, strategy_method
 from tensorswitch.switched._cost import MAX_GROUP, choose_group
 from tensorswitch.switched._operator import switched_linear, switched_outer
 
-__all__ = [
-    "MAX_GROUP",
-    "choose_group",
-    "strategy_by",
-    "strategy_method",
-    "switched_linear",
-    "switched_outer",
-]
+__all__ = ["MAX_GROUP", "choose_group", "switched_linear", "switched_outer"]

@@ -1,10 +1,11 @@
-"""The map, the outer sum and the gradients of the map, for a given strategy, in blocks of rows.
+"""The map, the outer sum and the gradients of the map, by the cheapest strategy, in blocks of rows.
 
     map      F(x, V)_b = Σ_j h_bj V_jᵀ x_b
     outer    O(x, δ)_j = Σ_b h_bj x_b δ_bᵀ
 
 The gradients of the map are ``F(δ, Vᵀ)`` and ``O(x, δ)``, computed together to share the gathered
-rows. Nothing here is recorded by autograd.
+rows. Nothing here is recorded by autograd. GPUs have a kernel for both products, or use the dense
+strategy: no sort, no count of open gates, no synchronisation.
 
 The weight may have a wider dtype than ``x`` and ``δ``: products are computed in the narrow one, and
 the gradient of the weight has the wide one.
@@ -12,62 +13,96 @@ the gradient of the weight has the wide one.
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 from tensorswitch._memory import empty_gradient
 from tensorswitch.switched._blocks import accumulator, cut, joined
+from tensorswitch.switched._cost import cheapest_group
 from tensorswitch.switched._dense import dense_backward, dense_forward
 from tensorswitch.switched._grouped import grouped_backward, grouped_forward
 from tensorswitch.switched._plans import Plan, flipped_units, make_plan
-
-FEW_ROWS, LARGE = 256, 1 << 23  # rows and weights for which narrow types do not pay
-ROW_BLOCK = 8192  # rows per block, so that gathered copies stay in cache and buffers are reused
+from tensorswitch.switched._tuning import BLOCKS, COSTS
 
 
 @dataclass
 class Census:
-    """What is known about a tensor of gates.
+    """What is known about a tensor of gates, of which ``copy`` is a copy.
 
     ``flipped`` marks the flipped units, or is None if there are none; ``routed`` is the fraction
     of gates that take part in routing after that; ``share`` is the fraction of flipped units.
-    Plans are added when they are made. It is passed on with the gates and never looked up by them:
-    compiled code writes new gates into the same tensor without raising its version.
+    Plans are added when they are made.
     """
 
+    copy: Tensor
     flipped: Tensor | None
     routed: float
     share: float
     plans: dict[tuple[int, int, int, bool], list[Plan]] = field(default_factory=dict)
 
 
+# From the forward to the backward pass, as long as the gates exist.
+_known: WeakIdKeyDictionary = WeakIdKeyDictionary()
+
+
 def census(gates: Tensor) -> Census:
-    """Return the census of the gates."""
-    opened = gates.view(torch.uint8).sum(0, dtype=torch.int32)
-    return Census(*flipped_units(opened, len(gates)))
+    """Count the gates, unless they are known.
+
+    They are compared with a copy: compiled code writes the gates of several layers into one buffer
+    without raising its version.
+    """
+    known: Census | None = _known.get(gates)
+    if known is None or not torch.equal(known.copy, gates):
+        opened = gates.view(torch.uint8).sum(0, dtype=torch.int32)
+        known = Census(gates.clone(), *flipped_units(opened, len(gates)))
+        _known[gates] = known
+    return known
+
+
+def _strategy(
+    gates: Tensor, weight: Tensor, group: int | None, training: bool
+) -> tuple[int, Census | None]:
+    """Return the group size, 0 for the dense strategy, and the census for other groups."""
+    rows, (units, n_in, n_out) = len(gates), weight.shape
+    if (
+        not gates.is_cpu
+        or group == 0
+        or (group is None and rows * units * n_in * n_out <= COSTS.tiny)
+    ):
+        return 0, None
+    known = census(gates)
+    if group is None:
+        group = cheapest_group(rows, n_in, units, n_out, known.routed, known.share, training)
+    return group, known if group else None
 
 
 def map_rows(
-    x: Tensor, gates: Tensor, weight: Tensor, group: int, known: Census | None = None
+    x: Tensor, gates: Tensor, weight: Tensor, group: int | None = None, training: bool = False
 ) -> Tensor:
-    """Return ``F(x, V)``; ``known`` is the census of the gates, if there is one."""
+    """Return ``F(x, V)``."""
+    if (kernels := _kernels_for(x)) is not None:
+        y: Tensor = kernels.map_rows(x, gates, weight.to(x.dtype))
+        return y
     if not weight.is_contiguous() and weight.mT.is_contiguous():
-        nothing = weight.new_empty(0)
-        return gradients(nothing, gates, weight.mT, x, group, known, need_weight=False)[0]
+        return gradients(x, x, gates, weight.mT, group, need_weight=False)[0]
+    group, known = _strategy(gates, weight, group, training)
     x, weight = x.contiguous(), weight.contiguous()
-    if not group:
+    if known is None:
         dtype, kind = x.dtype, dense_dtype(x, weight)
         x, h, weight = (t.to(kind) for t in (x, gates, weight))
-        parts = [dense_forward(part, part_h, weight) for part, part_h in cut(ROW_BLOCK, x, h)]
+        parts = [dense_forward(part, part_h, weight) for part, part_h in cut(BLOCKS.rows, x, h)]
         return joined(parts).to(dtype)
-    known = known or census(gates)
     signs = _signs(known, x)
     plans = _plans(known, gates, group, x.dtype, *weight.shape[1:])
     parts = [
         grouped_forward(part, plan, group, weight, signs)
-        for (part,), plan in zip(cut(ROW_BLOCK, x), plans, strict=True)
+        for (part,), plan in zip(cut(BLOCKS.rows, x), plans, strict=True)
     ]
     y = joined(parts)
     if known.flipped is not None:
@@ -76,41 +111,44 @@ def map_rows(
 
 
 def gradients(
+    delta: Tensor,
     x: Tensor,
     gates: Tensor,
     weight: Tensor,
-    delta: Tensor,
-    group: int,
-    known: Census | None = None,
+    group: int | None = None,
     need_x: bool = True,
     need_weight: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Return the gradients of ``x`` and of the weight; an empty tensor for one not needed."""
+    nothing = delta.new_empty(0)
+    if (kernels := _kernels_for(delta)) is not None:
+        back = weight.mT.to(delta.dtype)
+        grad_x = kernels.map_rows(delta, gates, back) if need_x else nothing
+        grad_weight = kernels.outer(x, gates, delta) if need_weight else nothing
+        return grad_x, grad_weight.to(weight.dtype)
+    group, known = _strategy(gates, weight, group, True)
     narrow, wide, given = delta.dtype, weight.dtype, weight
-    if not group:
+    if known is None:
         kind = dense_dtype(delta, weight)
         x, delta, weight = x.to(kind), delta.to(kind), weight.to(kind) if need_x else weight
     delta = delta.contiguous()
     x = x.contiguous() if need_weight else delta
     weight = weight.contiguous() if need_x else weight
     shape, sums = weight.shape, accumulator(x)  # sums over rows need float32 at least
-    known = (known or census(gates)) if group else None
     signs = None if known is None else _signs(known, delta)
     plans = None if known is None else _plans(known, gates, group, delta.dtype, *shape[1:])
-    h = gates if group else gates.to(delta.dtype)
+    h = gates.to(delta.dtype) if known is None else gates
     parts, total = [], None
-    for number, (part_x, part_h, part_delta) in enumerate(cut(ROW_BLOCK, x, h, delta)):
+    for number, (part_x, part_h, part_delta) in enumerate(cut(BLOCKS.rows, x, h, delta)):
         part = empty_gradient(given, sums, x.device) if need_weight else None
-        if plans is not None:
-            parts.append(
-                grouped_backward(
-                    part_x, plans[number], group, weight, part_delta, need_x, part, signs
-                )
-            )
+        if plans is None:
+            grad = dense_backward(part_x, part_h, weight, part_delta, need_x, part)
         else:
-            parts.append(dense_backward(part_x, part_h, weight, part_delta, need_x, part))
+            plan = plans[number]
+            grad = grouped_backward(part_x, plan, group, weight, part_delta, need_x, part, signs)
+        parts.append(grad)
         total = part if total is None or part is None else total.add_(part)
-    grad_x = joined(parts) if need_x else delta.new_empty(0)
+    grad_x = joined(parts) if need_x else nothing
     if known is not None and known.flipped is not None:
         if need_x:
             grad_x += delta @ _total(known.flipped, weight).to(delta.dtype).t()
@@ -119,7 +157,7 @@ def gradients(
             # Five times faster than ``index_add_``, which reads an index for every number.
             for unit in known.flipped.nonzero().squeeze(1).tolist():
                 total[unit] += common
-    return grad_x.to(narrow), delta.new_empty(0) if total is None else total.to(wide)
+    return grad_x.to(narrow), nothing if total is None else total.to(wide)
 
 
 def dense_dtype(x: Tensor, weight: Tensor) -> torch.dtype:
@@ -129,18 +167,16 @@ def dense_dtype(x: Tensor, weight: Tensor) -> torch.dtype:
     gradients, so that few rows take longer than without.
     """
     narrows = x.dtype.itemsize < weight.dtype.itemsize
-    if narrows and x.is_cpu and weight.numel() >= LARGE and len(x) < FEW_ROWS:
+    if narrows and x.is_cpu and weight.numel() >= BLOCKS.many_weights and len(x) < BLOCKS.few_rows:
         return weight.dtype
     return x.dtype
 
 
-def outer(
-    x: Tensor, gates: Tensor, delta: Tensor, group: int, known: Census | None = None
-) -> Tensor:
+def outer(x: Tensor, gates: Tensor, errors: Tensor, group: int | None = None) -> Tensor:
     """Return ``O(x, δ)``."""
-    shape = (gates.shape[1], x.shape[1], delta.shape[1])
+    shape = (gates.shape[1], x.shape[1], errors.shape[1])
     weight = x.new_empty(1).expand(shape)  # only its shape and dtype are used
-    return gradients(x, gates, weight, delta, group, known, need_x=False)[1]
+    return gradients(errors, x, gates, weight, group, need_x=False)[1]
 
 
 def _plans(
@@ -151,7 +187,9 @@ def _plans(
     plans = known.plans.get(key)
     if plans is None:
         routed = gates if known.flipped is None else gates ^ known.flipped
-        plans = [make_plan(part, group, n_in, n_out, narrow) for (part,) in cut(ROW_BLOCK, routed)]
+        plans = [
+            make_plan(part, group, n_in, n_out, narrow) for (part,) in cut(BLOCKS.rows, routed)
+        ]
         known.plans[key] = plans
     return plans
 
@@ -163,3 +201,19 @@ def _signs(known: Census, x: Tensor) -> Tensor | None:
 def _total(flipped: Tensor, weight: Tensor) -> Tensor:
     """Return the sum of the weights of the flipped units."""
     return (flipped.to(weight.dtype) @ weight.flatten(1)).view(weight.shape[1:])
+
+
+def _kernels_for(x: Tensor) -> Any:
+    """Return the module of Triton kernels, None if they cannot be used."""
+    kernels = triton_kernels() if x.is_cuda else None
+    return kernels if kernels is not None and x.dtype in kernels.DTYPES else None
+
+
+@cache
+def triton_kernels() -> Any:
+    """Import the kernels only where there is Triton."""
+    if importlib.util.find_spec("triton") is None:
+        return None
+    from tensorswitch.switched import _triton
+
+    return _triton

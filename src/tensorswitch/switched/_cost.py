@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import math
 
-from tensorswitch.switched._plans import FLIP_ROWS, PAD_WORK
+from tensorswitch.switched._tuning import COSTS
 
 MAX_GROUP = 6
-TINY = 8_000_000  # multiply-adds up to which the plain formula is fastest
-
-# Costs in multiply-adds of a batched product, fitted to timings on two cores.
-SUM = 32  # per entry of the sum of a pattern's matrices
-MOVE = 2  # per entry of a row that is moved
-ROUTE = 330  # per route that is sorted
-PLAN = 7e6  # per plan
-COMMON = 16  # per weight of the sum over flipped units, and of its gradient
 
 
 def choose_group(
@@ -61,39 +53,33 @@ def choose_group(
     >>> choose_group(rows=16, in_features=8, gates=8, out_features=8, open_fraction=0.5)
     0
     """
-    flipped = (2 * open_fraction - 1) * rows > FLIP_ROWS
+    flipped = (2 * open_fraction - 1) * rows > COSTS.flip_rows
     routed = 1 - open_fraction if flipped else open_fraction
     return cheapest_group(rows, in_features, gates, out_features, routed, float(flipped), backward)
 
 
 def cheapest_group(
-    rows: int,
-    n_in: int,
-    units: int,
-    n_out: int,
-    routed: float,
-    flipped: float,
-    backward: bool,
+    rows: int, n_in: int, units: int, n_out: int, routed: float, flipped: float, backward: bool
 ) -> int:
-    """Do the same, given the fractions of routed gates and of flipped units."""
-    if rows * units * n_in * n_out <= TINY:
+    """Choose by the fractions of routed gates and of flipped units, which plans know exactly."""
+    if rows * units * n_in * n_out <= COSTS.tiny:
         return 0
     if n_out < n_in:
         dense, narrow = 0.6, 48
     else:
         dense, narrow = (1.4 if backward else 0.6), 32
     area, width = n_in * n_out, n_in + n_out
-    cost = [units * rows * (dense * area + MOVE / 2 * width) + PLAN / 3]
-    common = COMMON * units * area if flipped else 0
+    cost = [units * rows * (dense * area + COSTS.move / 2 * width) + COSTS.plan / 3]
+    common = COSTS.common * units * area if flipped else 0
     area = n_in * max(n_out, narrow)  # narrower products take equally long
     for g in range(1, MAX_GROUP + 1):
         groups, patterns, sort = math.ceil(units / g), 2**g - 1, 1 if g == 1 else 2
         p = routed
         used = rows * (1 - (1 - p) ** g)
         commonest = p**g if p >= 0.5 else p * (1 - p) ** (g - 1)
-        slots = min(patterns * rows * commonest, used + patterns * PAD_WORK / area)
-        sums = SUM * patterns * area if g > 1 else 0
-        routes = sort * ROUTE * (used + rows / 4)
-        moves = slots * area + used * MOVE * width
-        cost.append(groups * (moves + sums + routes) + sort * PLAN + common)
+        slots = min(patterns * rows * commonest, used + patterns * COSTS.pad_work / area)
+        sums = COSTS.pattern_sum * patterns * area if g > 1 else 0
+        routes = sort * COSTS.route * (used + rows / 4)
+        moves = slots * area + used * COSTS.move * width
+        cost.append(groups * (moves + sums + routes) + sort * COSTS.plan + common)
     return cost.index(min(cost))

@@ -10,19 +10,14 @@ import torch
 from torch import Tensor
 
 from tensorswitch.switched._blocks import accumulator, cut, product_into
-
-CACHE_BYTES = 1 << 20  # size of the slice of Z that should stay in cache
-DEVICE_BYTES = 1 << 26  # its size on GPUs, where small products do not fill the device
-NARROW_ROWS = 512  # rows per block if the output side is expanded
-ERROR_ROWS = 256  # rows per block of expanded errors
-LANES = 16  # units are taken in multiples of this, so that rows of a slice stay aligned
+from tensorswitch.switched._tuning import BLOCKS
 
 
 def dense_forward(x: Tensor, gates: Tensor, weight: Tensor) -> Tensor:
     """Return ``Σ_j h_bj V_jᵀ x_b``, in the accumulator dtype if it was summed in parts."""
     if weight.shape[2] < weight.shape[1]:
         return _narrow_forward(x, gates, weight)
-    if x.numel() * len(weight) * x.element_size() <= CACHE_BYTES:
+    if x.numel() * len(weight) * x.element_size() <= BLOCKS.cache_bytes:
         # At this size the number of calls determines the time.
         return (gates.unsqueeze(2) * x.unsqueeze(1)).flatten(1) @ weight.flatten(0, 1)
     y: Tensor | None = None
@@ -37,10 +32,10 @@ def _narrow_forward(x: Tensor, gates: Tensor, weight: Tensor) -> Tensor:
     """Multiply first, by weights side by side, and gate the products."""
     n_out = weight.shape[2]
     y = torch.zeros(len(x), n_out, dtype=accumulator(x), device=x.device)
-    step = _units_in_cache(min(len(x), NARROW_ROWS) * n_out // 2, x, LANES)
+    step = _units_in_cache(min(len(x), BLOCKS.narrow_rows) * n_out // 2, x, BLOCKS.lanes)
     for h, w in cut(step, gates.t(), weight):
         side_by_side = w.transpose(0, 1).flatten(1)
-        for part_x, ht, part_y in cut(NARROW_ROWS, x, h.t(), y):
+        for part_x, ht, part_y in cut(BLOCKS.narrow_rows, x, h.t(), y):
             products = (part_x @ side_by_side).view(len(part_x), len(w), n_out)
             part_y += torch.bmm(ht.unsqueeze(1), products).squeeze(1)
     return y
@@ -87,12 +82,12 @@ def _narrow_backward(
     shape = (len(x), n_in) if need_x else (0,)
     grad_x = torch.zeros(shape, dtype=sums, device=x.device)
     room = weight if grad_weight is None else grad_weight
-    step = _units_in_cache(ERROR_ROWS * n_out // 2, x, LANES)
+    step = _units_in_cache(BLOCKS.error_rows * n_out // 2, x, BLOCKS.lanes)
     for h, w, grad_w in cut(step, gates.t(), weight, room):
         flat = w.permute(1, 2, 0).flatten(1) if need_x else w
         total: Tensor | None = None
         for part_x, ht, part_delta, part_grad in cut(
-            ERROR_ROWS, x, h.t(), delta, grad_x if need_x else x
+            BLOCKS.error_rows, x, h.t(), delta, grad_x if need_x else x
         ):
             errors = (part_delta.unsqueeze(2) * ht.unsqueeze(1)).flatten(1)
             if need_x:
@@ -112,6 +107,6 @@ def _narrow_backward(
 
 def _units_in_cache(numbers: int, x: Tensor, multiple: int = 1) -> int:
     """Return how many units fit in cache if each takes this many numbers, in multiples."""
-    size = CACHE_BYTES if x.device.type == "cpu" else DEVICE_BYTES
+    size = BLOCKS.cache_bytes if x.device.type == "cpu" else BLOCKS.device_bytes
     fitting = size // max(1, numbers * x.element_size())
     return max(1, fitting // multiple) * multiple

@@ -1,26 +1,19 @@
-"""The public functions, which check their arguments and choose a strategy."""
+"""The public functions: checks of arguments, autocast, and the plain formula for small sizes."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.jit import is_tracing  # type: ignore[attr-defined]
 
 from tensorswitch._checks import autocast_dtype, check_dtype_device, check_floating, check_shape
-from tensorswitch.switched._calibration import PLAIN
-from tensorswitch.switched._checking import check_map, check_outer
-from tensorswitch.switched._choice import choose
-from tensorswitch.switched._compute import dense_dtype, map_rows
-from tensorswitch.switched._cost import MAX_GROUP, TINY
-from tensorswitch.switched._eager import EagerLinear, is_eager, saved_tensors_are_hooked
-from tensorswitch.switched._library import linear_op, outer_op
+from tensorswitch.switched._cost import MAX_GROUP
+from tensorswitch.switched._derivatives import check_map, check_outer, linear, outer
 from tensorswitch.switched._plain import plain, plain_outer
-from tensorswitch.switched._transforms import Linear, Outer, transforms_active
+from tensorswitch.switched._tuning import COSTS
 from tensorswitch.switches import Routes
-
-__all__ = ["switched_linear", "switched_outer"]
 
 FULL = (torch.float32, torch.float64)  # narrower types accumulate in float32
 
@@ -86,6 +79,7 @@ def switched_linear(
         y = plain(x, gates, weight)  # type: ignore[arg-type]
         return y if bias is None else y + bias
     routes = check_map(x, gates, weight)
+    check_dtype_device("weight", weight, "x", x)
     if bias is not None:
         check_floating("bias", bias)
         check_shape("bias", bias, (weight.shape[2],), "(out_features,)")
@@ -95,10 +89,7 @@ def switched_linear(
     dtype = autocast_dtype(x.device)
     if dtype is None or x.dtype == torch.float64:
         return _sum_copies(x, routes, weight, bias, group)
-    # The operators would convert their arguments again, without the shortcut of plain tensors.
-    compiling = torch.compiler.is_compiling()
-    with nullcontext() if compiling else torch.autocast(x.device.type, enabled=False):
-        y = _sum_copies(x.to(dtype), routes, weight, None, group).to(dtype)
+    y = _sum_copies(x.to(dtype), routes, weight, None, group).to(dtype)
     return y if bias is None else y + bias.to(dtype)
 
 
@@ -144,13 +135,11 @@ def switched_outer(x: Tensor, gates: Tensor, errors: Tensor, *, group: int | Non
     """
     check_outer(x, gates, errors)
     _check_group(group)
+    if (dtype := autocast_dtype(x.device)) is not None and x.dtype != torch.float64:
+        x, errors = x.to(dtype), errors.to(dtype)
     if 0 in (x.shape[1], gates.shape[1], errors.shape[1]):  # an empty sum has nothing to group
         return plain_outer(x, gates, errors)
-    if not torch.compiler.is_compiling() and transforms_active():
-        transformed: Tensor = Outer.apply(x, gates, errors, group)
-        return transformed
-    result: Tensor = outer_op(x, gates, errors, group)
-    return result
+    return outer(x, gates, errors, group)
 
 
 def _is_small(x: Tensor, gates: Any, weight: Tensor, bias: Tensor | None) -> bool:
@@ -164,7 +153,7 @@ def _is_small(x: Tensor, gates: Any, weight: Tensor, bias: Tensor | None) -> boo
         (rows, n_in), (pairs, units), (copies, features, n_out) = x.shape, gates.shape, weight.shape
         dtype, device = x.dtype, x.device
         return (
-            0 < rows * units * n_in * n_out <= TINY
+            0 < rows * units * n_in * n_out <= COSTS.tiny
             and rows == pairs
             and units == copies
             and n_in == features
@@ -183,41 +172,15 @@ def _is_small(x: Tensor, gates: Any, weight: Tensor, bias: Tensor | None) -> boo
 
 
 def _map(x: Tensor, gates: Tensor, weight: Tensor, group: int | None) -> Tensor:
-    """Return ``F(x, V)``; if the dtypes differ, in that of ``x`` or of the weight."""
+    """Return ``F(x, V)`` for tensors whose sizes have been checked."""
     if 0 in weight.shape:  # an empty sum: zeros, with gradients of zero
         return x @ weight.sum(0).to(x.dtype)
+    if is_tracing() or torch.onnx.is_in_onnx_export():
+        return plain(x, gates, weight.to(x.dtype))  # runs where this package is not installed
+    if x.dtype.itemsize >= weight.dtype.itemsize:
+        weight = weight.to(x.dtype)  # wider weights are converted block by block, in cache
     training = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
-    if torch.compiler.is_compiling():
-        if torch.compiler.is_exporting() and torch.onnx.is_in_onnx_export():
-            return plain(*_of_one_dtype(x, gates, weight))
-    elif torch._C._is_tracing():  # a trace runs where this package is not installed
-        return plain(*_of_one_dtype(x, gates, weight))
-    elif transforms_active():
-        transformed: Tensor = Linear.apply(*_of_one_dtype(x, gates, weight), group)
-        return transformed
-    elif is_eager(x, gates, weight):
-        # What a checkpoint recomputes must save the same tensors.
-        plain_allowed = not saved_tensors_are_hooked()
-        group, known = choose(x, gates, weight.shape[2], group, training, weight, plain_allowed)
-        if group == PLAIN:
-            return plain(*_of_one_dtype(x, gates, weight))
-        if autocast_dtype(x.device) is None:
-            if weight.dtype != torch.float32:
-                weight = weight.to(x.dtype)
-            if not training:
-                return map_rows(x, gates, weight, group, known)
-            y: Tensor = EagerLinear.apply(  # type: ignore[no-untyped-call]
-                x, gates, weight, group, known
-            )
-            return y
-    result: Tensor = linear_op(*_of_one_dtype(x, gates, weight), group, training)
-    return result
-
-
-def _of_one_dtype(x: Tensor, gates: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Convert the weight to the dtype of ``x``, or ``x`` to that of the weight if it is faster."""
-    kind = x.dtype if torch.compiler.is_compiling() else dense_dtype(x, weight)
-    return x.to(kind), gates, weight.to(kind)
+    return linear(x, gates, weight, group, training)
 
 
 def _check_group(group: int | None) -> None:

@@ -21,17 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-CHUNK_BYTES = 1 << 23
-# Segments padded to the same length take one batched product. That is faster than one product per
-# segment unless the padding adds more than this share of the rows plus this many multiply-adds per
-# segment, the overhead of a separate product; in narrow types, more of them take the same time. A
-# number that is moved counts as PAD_MOVE of them.
-PAD_SHARE = 0.25
-PAD_WORK, NARROW_PAD_WORK = 1.3e6, 4e6
-PAD_MOVE = 16
-OFTEN, FEW = 8, 4  # as many times as the mean unit, and at most so many such units
-# Units are flipped if that saves this many rows per unit: it takes a pass over all the weights.
-FLIP_ROWS = 16
+from tensorswitch.switched._tuning import BLOCKS, COSTS
 
 
 @dataclass(frozen=True)
@@ -56,21 +46,11 @@ Plan = list[Chunk]
 
 
 def flipped_units(opened: Tensor, rows: int) -> tuple[Tensor | None, float, float]:
-    """Return which units to flip, given for how many rows each is open.
-
-    Returns
-    -------
-    flipped : bool Tensor of shape (units,) or None
-        The flipped units, None if it is better to flip none.
-    routed : float
-        Fraction of gates that are processed after that.
-    share : float
-        Fraction of flipped units.
-    """
+    """Return which units to flip or None, and the fractions of routed gates and flipped units."""
     pairs = max(1, rows * len(opened))
     counts = opened.tolist()
     total, saved = sum(counts), sum(max(0, 2 * count - rows) for count in counts)
-    if saved <= FLIP_ROWS * len(counts):
+    if saved <= COSTS.flip_rows * len(counts):
         return None, total / pairs, 0.0
     flipped = 2 * opened > rows
     return flipped, (total - saved) / pairs, int(flipped.sum()) / len(counts)
@@ -90,7 +70,7 @@ def make_plan(gates: Tensor, group: int, n_in: int, n_out: int, narrow: bool = F
     else:
         codes, closed = pattern_codes(gates, group), 1 - sum(opened) / gates.numel()
         slots, patterns = rows * (1 - closed**group), 2**group - 1
-        step = max(1, int(CHUNK_BYTES / _bytes(slots, patterns, n_in, n_out)))
+        step = max(1, int(BLOCKS.chunk_bytes / _bytes(slots, patterns, n_in, n_out)))
         chunks = [
             _pattern_chunk(
                 codes[:, s : s + step],
@@ -115,14 +95,14 @@ def _unit_slices(opened: list[int], n_in: int, n_out: int) -> Iterator[slice]:
 
     If they were not, all others would be padded to their length, or take a product each.
     """
-    often = OFTEN * sum(opened) / len(opened)
+    often = BLOCKS.often * sum(opened) / len(opened)
     lone = {unit for unit, rows in enumerate(opened) if rows > often}
-    if len(lone) > FEW:
+    if len(lone) > BLOCKS.few_units:
         lone = set()
     start, size = 0, 0.0
     for unit, rows in enumerate(opened):
         more = _bytes(rows, 1, n_in, n_out)
-        if unit > start and (lone & {unit - 1, unit} or size + more > CHUNK_BYTES):
+        if unit > start and (lone & {unit - 1, unit} or size + more > BLOCKS.chunk_bytes):
             yield slice(start, unit)
             start, size = unit, 0.0
         size += more
@@ -166,7 +146,9 @@ def _chunk(
     lengths = counts.tolist()
     longest, total = max(lengths), len(row)
     # Separate products of narrow types leave out segments without rows, and their conversion.
-    alone = NARROW_PAD_WORK * sum(map(bool, lengths)) if narrow else PAD_WORK * len(lengths)
+    alone = (
+        COSTS.narrow_pad_work * sum(map(bool, lengths)) if narrow else COSTS.pad_work * len(lengths)
+    )
     even = _pads_pay(longest, len(lengths), total, n_in, n_out, alone)
     short: dict[str, Any] = {"dtype": torch.int32, "device": row.device}
     if even:
@@ -189,9 +171,12 @@ def _pads_pay(longest: int, segments: int, total: int, n_in: int, n_out: int, al
     """
     area, width = n_in * n_out, n_in + n_out
     padding = longest * segments - total
-    work = padding * (area + PAD_MOVE * width)
-    fits = 4 * width * longest * segments <= 2 * CHUNK_BYTES or padding <= PAD_SHARE * total
-    return fits and work <= PAD_SHARE * total * area + alone
+    work = padding * (area + COSTS.pad_move * width)
+    fits = (
+        4 * width * longest * segments <= 2 * BLOCKS.chunk_bytes
+        or padding <= COSTS.pad_share * total
+    )
+    return fits and work <= COSTS.pad_share * total * area + alone
 
 
 def pattern_codes(gates: Tensor, group: int) -> Tensor:

@@ -32,7 +32,6 @@ from tensorswitch._checks import (
 from tensorswitch._interrupts import deferring_interrupts
 from tensorswitch._random import seeded
 from tensorswitch.persistence import load, save
-from tensorswitch.switched import strategy_by
 from tensorswitch.training._checkpoint import Checkpoint, OtherRunError
 from tensorswitch.training._divergence import raise_diverged
 from tensorswitch.training._history import History
@@ -165,7 +164,6 @@ class Learner:
         self.generator = torch.Generator()
         self.generator.set_state(state["generator"])
 
-    @strategy_by("rule")  # a resumed run repeats an uninterrupted one bit for bit
     @in_channels_last
     def epoch(self, rows: Rows, watch: Callable[[], None] | None = None) -> tuple[float, float]:
         """Train for one pass over the rows, in a new random order.
@@ -245,7 +243,6 @@ class Learner:
         ):
             yield
 
-    @strategy_by("rule")
     @torch.no_grad()
     def outputs(self, x: Tensor) -> Tensor:
         """Return the outputs of the network in evaluation mode, computed in blocks of rows.
