@@ -260,7 +260,7 @@ def _encode(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
             raise TypeError(f"{name} is {_described(value)}, which cannot be saved")
         value = Snapshot(type(value), value.state())
     state = {k: _encode(v, f"{dot}{k}", tensors) for k, v in value.state.items()}
-    return {"kind": value.of.saved_kind, "state": state}  # type: ignore[attr-defined]
+    return {"kind": value.of.saved_kind, "state": state}
 
 
 def is_saveable(value: Any) -> bool:
