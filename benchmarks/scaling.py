@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from tensorswitch.estimators.conv_ridge import ALPHAS
+from tensorswitch.estimators._conv_ridge import ALPHAS
 from torch import Tensor, distributed
 
 from benchmarks._failures import run_tree

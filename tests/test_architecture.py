@@ -40,6 +40,7 @@ LAYERS = [
     "_pca",
     "estimators",
     "data",
+    "datasets",
     "experiments",
     "paper",
     "teach",
