@@ -130,8 +130,8 @@ def test_sums_in_several_panels():
     sums = Sums(Columns(1100), 1, dtype=torch.float64).update(z, z[:, :1])
     whole = z.T @ z
     columns, eye = sums.representation, torch.eye(1100, dtype=torch.float64)
-    torch.testing.assert_close(columns.product(sums.gram, eye), whole)
-    torch.testing.assert_close(columns.diagonal(sums.gram), whole.diagonal())
+    torch.testing.assert_close(columns.packing.product(sums.gram, eye), whole)
+    torch.testing.assert_close(columns.packing.diagonal(sums.gram), whole.diagonal())
     assert sums.gram.numel() < 0.97 * whole.numel()
     weight, _ = dense(z, z[:, :1], None, 0.3, fit_intercept=False)
     torch.testing.assert_close(sums.solve(0.3).weight, weight)

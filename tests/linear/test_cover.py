@@ -2,7 +2,7 @@ from itertools import combinations_with_replacement
 
 import pytest
 
-from tensorswitch.linear._cover import pair_cover
+from tensorswitch.linear._packed import pair_cover
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 7, 8])

@@ -56,7 +56,7 @@ def test_matches_the_original(golden):
     targets = 2 * torch.nn.functional.one_hot(data["y"].long(), 10).float() - 1
     copies = Copies([gate_weight])
     sums = Sums(copies, 10).update(rows, targets)
-    gram = copies.product(sums.gram, torch.eye(30)).float()
+    gram = copies.packing.product(sums.gram, torch.eye(30)).float()
     assert_golden(gram.triu(), data["SII_upper"].triu())
     assert_golden(sums.cross, data["SIO"])
     for solution in (

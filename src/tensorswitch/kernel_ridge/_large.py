@@ -2,11 +2,11 @@
 
 The system ``(A + λI) β = P (s ∘ y)`` of :mod:`tensorswitch.linear._loo` is solved with the
 preconditioner of m sampled rows, ``Â = A_nm A_mm⁻¹ A_mn = B Bᵀ`` (see
-:mod:`tensorswitch.linear._nystrom`). An iteration costs one sweep over the tiles of the kernel,
-which are kept if there is memory for them, and else made, used and dropped. Tiles have the type of
-the rows, float32 for speed; vectors and preconditioner are float64, since ``r − B …`` cancels all
-but a part ``λ / ‖A‖`` of r. Under ``torchrun``, where every rank has all rows, the tiles and the
-rows of B are divided among the ranks.
+:mod:`tensorswitch.linear._preconditioners`). An iteration costs one sweep over the tiles of the
+kernel, which are kept if there is memory for them, and else made, used and dropped. Tiles have the
+type of the rows, float32 for speed; vectors and preconditioner are float64, since ``r − B …``
+cancels all but a part ``λ / ‖A‖`` of r. Under ``torchrun``, where every rank has all rows, the
+tiles and the rows of B are divided among the ranks.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from torch import Tensor
 
 from tensorswitch.kernels import KernelTiles, diagonal_factor, equivalent_kernels
 from tensorswitch.linear import SingularError
-from tensorswitch.linear._cg import conjugate_gradients
+from tensorswitch.linear._cg import Operator, conjugate_gradients
 from tensorswitch.linear._cholesky import DenseFactor
 from tensorswitch.linear._loo import Centring
-from tensorswitch.linear._nystrom import LowRankInverse
+from tensorswitch.linear._preconditioners import low_rank_inverse
 from tensorswitch.linear._ranks import Ranks
 
 log = logging.getLogger("tensorswitch.kernel_ridge")
@@ -111,7 +111,7 @@ class CentredTiles:
         left, right = torch.stack([u[part], v[part]], 1), torch.stack([v[rows], u[rows]])
         return block.addmm_(left, right, alpha=-1)
 
-    def inverse(self, rows: Tensor, penalty: float) -> LowRankInverse:
+    def inverse(self, rows: Tensor, penalty: float) -> Operator:
         """Return ``(B Bᵀ + λI)⁻¹`` of sampled rows; this rank has a part of the rows of B."""
         mine = self.ranks.share(len(self.z))
         corner = self._columns(self.z[rows].double(), rows, rows)
@@ -132,7 +132,7 @@ class CentredTiles:
             result[mine] = b @ v
             return self.ranks.total(result)
 
-        return LowRankInverse.of(product, adjoint, self.ranks.total(b.t() @ b), penalty)
+        return low_rank_inverse(product, adjoint, self.ranks.total(b.t() @ b), penalty)
 
 
 def _factor(matrix: Tensor, scale: float) -> Tensor:
@@ -153,17 +153,17 @@ def solve_large(
     kind: str,
     depth: int,
     multiple: float,
-    weight: Tensor | None = None,
-    options: Options | None = None,
+    weight: Tensor | None,
+    options: Options,
 ) -> Expansion:
     """Solve by conjugate gradients; λ is a multiple of the mean diagonal of the centred kernel."""
-    options = Options() if options is None else options
+    known = kind, depth, multiple, weight, options
     try:
-        return _solve(z, targets, kind, depth, multiple, weight, options)
+        return _solve(z, targets, *known)
     except _DivergedError:
         log.info("λ is too small for tiles in float32; starting again in float64")
     # Outside of the clause: tiles and preconditioner, most of the memory, are free by now.
-    found = _solve(z.double(), targets, kind, depth, multiple, weight, options)
+    found = _solve(z.double(), targets, *known)
     return Expansion(found.coef.to(z), found.intercept.to(z), found.penalty)
 
 

@@ -76,32 +76,24 @@ class KernelModel:
         return (torch.cat(parts) + self.intercept).double().numpy()
 
     def kernel(self, z: Tensor) -> Tensor:
-        """Return the kernel of scaled rows and the support.
+        """Return the kernel of scaled rows and the support, of shape (rows, support rows).
 
         Parameters
         ----------
         z : Tensor of shape (rows, columns + 1)
             Scaled rows.
-
-        Returns
-        -------
-        Tensor of shape (rows, support rows)
         """
         other = None if z is self.support else self.support  # of itself it takes half the time
         found = equivalent_kernels(z, other, kinds=[self.kind], depths=[self.depth])
         return found[self.kind, self.depth]
 
     def scaled(self, x: Any) -> Tensor:
-        """Return ``z(x)`` in the type of the support.
+        """Return ``z(x)``, of shape (rows, columns + 1), in the type of the support.
 
         Parameters
         ----------
         x : ndarray or sparse matrix of shape (rows, features)
             The rows.
-
-        Returns
-        -------
-        Tensor of shape (rows, columns + 1)
         """
         return torch.from_numpy(self.columns(dense_rows(x), self.bias)).to(self.support)
 
@@ -130,10 +122,6 @@ class KernelModel:
         ----------
         x : ndarray or sparse matrix of shape (rows, features)
             The rows.
-
-        Returns
-        -------
-        ndarray of shape (rows,)
         """
         rows = len(self.support)
         gram = self.kernel(self.support)

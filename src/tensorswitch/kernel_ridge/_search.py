@@ -9,16 +9,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from tensorswitch._threads import threads
-from tensorswitch.kernel_ridge._candidates import Candidate, Shape, rivals_of, table_of
-from tensorswitch.kernel_ridge._large import Options, solve_large
+from tensorswitch.kernel_ridge._large import Expansion, Options, solve_large
 from tensorswitch.kernel_ridge._model import KernelModel
 from tensorswitch.kernel_ridge._penalty import PenaltyPath
-from tensorswitch.kernel_ridge._rows import DistinctRows
 from tensorswitch.kernel_ridge._settings import BIASES, DEPTHS, KINDS, PENALTIES, SCALINGS, SETTINGS
-from tensorswitch.kernel_ridge._trials import Trials
+from tensorswitch.kernel_ridge._trials import (
+    Candidate,
+    SearchRows,
+    Shape,
+    Trials,
+    by_error,
+    rivals_of,
+)
 from tensorswitch.linear._loo import LeaveOneOut
 from tensorswitch.preprocessing import ColumnMap
 from tensorswitch.preprocessing._columns import SETTINGS as MAPS
@@ -133,7 +137,7 @@ class Search:
         ValueError
             If there are fewer than two distinct rows.
         """
-        rows = DistinctRows.of(x, targets, weight, self.seed)
+        rows = SearchRows.of(x, targets, weight, self.seed)
         if len(rows) < 2:
             raise ValueError(
                 f"X has {len(rows)} distinct row with a positive weight (n_samples={len(x)}); "
@@ -146,14 +150,13 @@ class Search:
         count = len(rows) if direct else min(SETTINGS.choice_rows, len(rows))
         with threads(1 if count <= SETTINGS.one_thread else torch.get_num_threads()):
             found, loo = self._refined(trials, found, count, direct)
-        model = _direct_model(rows, found, loo) if direct else self._large_model(rows, found)
+        model = self._model(rows, found, loo if direct else None)
         share = rows.weight[:count, None]
         squares = loo.residuals.square() * loo.precision[:, None] * share
         left_out = np.full(rows.targets.shape, np.nan)
         left_out[:count] = (rows.targets[:count] - loo.residuals).numpy()
         variance = (squares.sum(0) / share.sum()).numpy()
-        table = table_of(trials.tried)
-        return SearchResult(model, found.penalty, left_out[rows.place], variance, table)
+        return SearchResult(model, found.penalty, left_out[rows.place], variance, trials.table())
 
     def _screened(self, trials: Trials) -> Candidate:
         """Try all kernels on a few rows, then the best ones with other constants on more.
@@ -176,7 +179,7 @@ class Search:
         others = [
             replace(c, bias=b) for c in ranked[: SETTINGS.kept] for b in self.biases if b != c.bias
         ]
-        ranked = sorted([*ranked, *trials.judge(others, first)], key=lambda c: c.judged)
+        ranked = sorted([*ranked, *trials.judge(others, first)], key=by_error)
         if second > first and len(ranked) > 1:
             kept = ranked[: SETTINGS.kept]
             kept += [c for c in rivals_of(ranked) if all(c is not other for other in kept)]
@@ -185,7 +188,7 @@ class Search:
         rivals = rivals_of(ranked)
         if self.column_weights and features > 1:
             rivals = [self._weighted(trials, c, best_shapes, second) for c in rivals]
-        rivals = rivals_of(sorted(rivals, key=lambda c: c.judged))
+        rivals = rivals_of(sorted(rivals, key=by_error))
         if len(rivals) > 1 and final > second:
             rivals = trials.judge(rivals, final, SETTINGS.near)
         found = rivals[0]
@@ -210,7 +213,7 @@ class Search:
             for shape in shapes
             if shape != found.shape
         ]
-        return min([found, *trials.judge(others, count, SETTINGS.near)], key=lambda c: c.judged)
+        return min([found, *trials.judge(others, count, SETTINGS.near)], key=by_error)
 
     def _weighted_again(self, trials: Trials, found: Candidate, count: int) -> Candidate:
         """Learn column weights once more, from more rows, and go on while they help much.
@@ -236,44 +239,29 @@ class Search:
         """Choose λ in small steps on all rows, or on those that decide."""
         self.watch(f"penalty on {count} rows")
         rows, least = trials.rows, SETTINGS.limits[0] if direct else SETTINGS.single
-        path = PenaltyPath(
-            trials.centred(c, count),
-            rows.targets[:count],
-            rows.weight[:count],
-            rows.spread[:count],
-            exact=trials.fixed,
-        )
+        known = rows.targets[:count], rows.weight[:count], rows.spread[:count]
+        path = PenaltyPath(trials.centred(c, count), *known, exact=trials.fixed)
         chosen = path.fixed(c.penalty) if trials.fixed else path.walk(c.penalty, least)
         loo = path.at(chosen)
         found = replace(c, rows=count, penalty=chosen, error=path.errors[chosen], coef=None)
         trials.tried.append(found)
         return found, loo
 
-    def _large_model(self, rows: DistinctRows, c: Candidate) -> KernelModel:
-        """Return the model of all rows by conjugate gradients."""
-        z = _scaled(rows, c).float()
+    def _model(self, rows: SearchRows, c: Candidate, found: LeaveOneOut | None) -> KernelModel:
+        """Return the model of all rows, by conjugate gradients without a direct solution."""
+        z = torch.from_numpy(c.columns(rows.x, c.bias))
         weight = rows.weight if rows.weighted else None
-        log.info("%d rows: conjugate gradients on kernel tiles", len(z))
+        solution: LeaveOneOut | Expansion | None = found
+        if solution is None:
+            z = z.float()
+            log.info("%d rows: conjugate gradients on kernel tiles", len(z))
 
-        def watch(iteration: int, residual: float) -> None:
-            self.watch(f"iteration {iteration} on {len(z)} rows, residual {residual:.1e}")
+            def watch(iteration: int, residual: float) -> None:
+                self.watch(f"iteration {iteration} on {len(z)} rows, residual {residual:.1e}")
 
-        options = Options(memory=self.memory, seed=self.seed, watch=watch)
-        found = solve_large(z, rows.targets, c.kind, c.depth, c.penalty, weight, options)
-        return _model(rows, c, z, found.coef, found.intercept, found.penalty)
-
-
-def _direct_model(rows: DistinctRows, c: Candidate, loo: LeaveOneOut) -> KernelModel:
-    return _model(rows, c, _scaled(rows, c), loo.coef, loo.intercept, loo.penalty)
-
-
-def _scaled(rows: DistinctRows, c: Candidate) -> Tensor:
-    return torch.from_numpy(c.columns(rows.x, c.bias))
-
-
-def _model(
-    rows: DistinctRows, c: Candidate, z: Tensor, coef: Tensor, intercept: Tensor, penalty: float
-) -> KernelModel:
-    weight = rows.weight if rows.weighted else None
-    kernel = c.columns, c.bias, c.kind, c.depth
-    return KernelModel(*kernel, z, coef, intercept, weight, penalty, rows.copies)
+            options = Options(memory=self.memory, seed=self.seed, watch=watch)
+            solution = solve_large(z, rows.targets, c.kind, c.depth, c.penalty, weight, options)
+        # In the layout of files, so that a loaded model predicts the same to the last bit.
+        coef, intercept = solution.coef.contiguous(), solution.intercept
+        kernel = c.columns, c.bias, c.kind, c.depth
+        return KernelModel(*kernel, z, coef, intercept, weight, solution.penalty, rows.copies)

@@ -15,12 +15,12 @@ PENALTIES = tuple(10.0**e for e in np.arange(-4.5, 1.01, 0.5))
 class Settings:
     """Constants of the search, chosen by ``benchmarks.tables`` on splits of their own.
 
-    All kernels are judged on the ``first`` rows, the best ``kept`` on the ``second``, and rivals on
-    the ``final`` ones. Column weights are ``powers`` of sensitivities of at least ``least_weight``
-    of the largest, so that every column can recover. They are learned for at most ``rounds`` and
-    tried with ``weighted`` shapes of kernels; on more rows, with gradients of ``gradient_rows``,
-    for ``more_rounds`` as long as each brings the error down to ``gain`` of it. Maps of columns are
-    fitted to ``map_rows``.
+    All kernels are judged on the ``first`` rows, the best ``kept`` on the ``second``, and rivals,
+    whose errors differ by a factor of ``close`` at most, on the ``final`` ones. Column weights are
+    ``powers`` of sensitivities of at least ``least_weight`` of the largest, so that every column
+    can recover. They are learned for at most ``rounds`` and tried with ``weighted`` shapes of
+    kernels; on more rows, with gradients of ``gradient_rows``, for ``more_rounds`` as long as each
+    brings the error down to ``gain`` of it. Maps of columns are fitted to ``map_rows``.
 
     λ is judged near that of fewer rows (``near``, in parts), then in steps of ``step`` within
     ``limits``: a smaller one must bring the error down to ``worth`` of it to be followed further,
@@ -33,6 +33,7 @@ class Settings:
     second: int = 640
     final: int = 1_280
     kept: int = 3
+    close: float = 1.1
     powers: tuple[float, ...] = (0.5, 1.0)
     least_weight: float = 1e-3
     rounds: int = 2

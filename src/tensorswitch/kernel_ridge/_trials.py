@@ -1,27 +1,109 @@
-"""Leave-one-out errors of kernels on the first rows of a table, and what they say of columns."""
+"""Kernels that are tried on the first rows of a table, and their leave-one-out errors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from tensorswitch.kernel_ridge._candidates import Candidate
-from tensorswitch.kernel_ridge._rows import DistinctRows
 from tensorswitch.kernel_ridge._sensitivity import column_sensitivities
 from tensorswitch.kernel_ridge._settings import SETTINGS
 from tensorswitch.kernels import equivalent_kernels
 from tensorswitch.linear import SingularError
 from tensorswitch.linear._loo import Centred, LeaveOneOut, Spectrum
+from tensorswitch.linear._rows import distinct_rows, row_hashes, shuffled
 from tensorswitch.preprocessing import ColumnMap
+
+Shape = tuple[float, str, int]  # constant, kind and depth
+
+
+@dataclass(frozen=True)
+class SearchRows:
+    """Rows without duplicates, in an order that depends on their content and a seed alone.
+
+    Leaving out one of two identical rows says nothing about new data, so leave-one-out leaves out
+    all of them together. It also makes a weight of two equal to a repeated row.
+    """
+
+    x: np.ndarray
+    targets: Tensor  # the weighted mean of the targets of each
+    weight: Tensor  # summed, with a mean of 1
+    spread: Tensor  # Σ w ‖t − mean‖² over identical rows, which no prediction can explain
+    place: np.ndarray  # the distinct row of each row
+    copies: float  # how many different targets a distinct row has, on average
+
+    @classmethod
+    def of(
+        cls, x: np.ndarray, targets: np.ndarray, weight: np.ndarray | None, seed: int
+    ) -> SearchRows:
+        """Merge identical rows, all of which have positive weights."""
+        rows, t = torch.from_numpy(x), torch.from_numpy(targets)
+        hashes = row_hashes(rows)
+        found = distinct_rows(hashes, t, None if weight is None else torch.from_numpy(weight))
+        order = shuffled(hashes[found.first], seed)
+        rank = torch.empty_like(order)
+        rank[order] = torch.arange(len(order))
+        pairs = len(row_hashes(torch.cat([rows, t], 1)).unique())
+        scale = found.weight.mean()
+        return cls(
+            x[found.first[order].numpy()],
+            found.targets[order],
+            found.weight[order] / scale,
+            found.spread[order] / scale,
+            rank[found.place].numpy(),
+            pairs / len(order),
+        )
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the weights differ."""
+        return bool(self.weight.min() < self.weight.max())
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kernel on scaled columns, and its error on some rows."""
+
+    columns: ColumnMap
+    bias: float
+    kind: str
+    depth: int
+    rows: int = 0  # on which it was tried
+    penalty: float = 0.0  # the best λ, in multiples of the mean diagonal of the centred kernel
+    error: float = np.inf  # mean squared leave-one-out error
+    judged: float = np.inf  # raised for column weights that were learned from the same rows
+    coef: Tensor | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def shape(self) -> Shape:
+        """Constant, kind and depth."""
+        return self.bias, self.kind, self.depth
+
+
+def rivals_of(ranked: Sequence[Candidate]) -> list[Candidate]:
+    """Return the best kernels of ramps and of columns, or only one if it is clearly better."""
+    best = ranked[0]
+    ramps = best.columns.kind == "ramps"
+    other = next((c for c in ranked if (c.columns.kind == "ramps") != ramps), None)
+    close = other is not None and other.judged <= SETTINGS.close * best.judged
+    return [best, other] if close else [best]
+
+
+def by_error(c: Candidate) -> float:
+    """Return what candidates are sorted by."""
+    return c.judged
 
 
 class Trials:
     """Judge candidates, and keep all that were tried."""
 
-    def __init__(self, rows: DistinctRows, penalties: Sequence[float]) -> None:
+    def __init__(self, rows: SearchRows, penalties: Sequence[float]) -> None:
         self.rows, self.penalties = rows, penalties
         self.sample = rows.x[: SETTINGS.map_rows]
         self.tried: list[Candidate] = []
@@ -52,7 +134,7 @@ class Trials:
                 centred = Centred.of(kernels.pop((c.kind, c.depth)), self.weights(count))
                 judged.append(self._best(c, count, self._path(centred, count, parts)))
         self.tried += judged
-        return sorted(judged, key=lambda c: c.judged)
+        return sorted(judged, key=by_error)
 
     def _path(
         self, centred: Centred, count: int, parts: Sequence[float]
@@ -115,3 +197,12 @@ class Trials:
 
     def _scaled(self, c: Candidate, count: int) -> Tensor:
         return torch.from_numpy(c.columns(self.rows.x[:count], c.bias))
+
+    def table(self) -> dict[str, list[float | str]]:
+        """Return all that was tried as the columns of a table."""
+        names = ("kind", "depth", "bias", "penalty", "rows", "error")
+        return {
+            "scaling": [c.columns.kind for c in self.tried],
+            "weights": [c.columns.power for c in self.tried],
+            **{name: [getattr(c, name) for c in self.tried] for name in names},
+        }

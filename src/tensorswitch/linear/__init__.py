@@ -24,18 +24,17 @@ References
 .. [1] C.-Y. Tsai, A. Saxe and D. Cox, "Tensor Switching Networks", NIPS 2016, arXiv:1610.10087.
 """
 
-from tensorswitch.linear._choice import Choice, choose_solver
 from tensorswitch.linear._cholesky import SingularError
 from tensorswitch.linear._columns import Columns
 from tensorswitch.linear._copies import Copies
 from tensorswitch.linear._dask import sum_on_dask
 from tensorswitch.linear._dual import solve_dual
 from tensorswitch.linear._matrix_free import solve_matrix_free
+from tensorswitch.linear._problem import Solution
 from tensorswitch.linear._representation import Representation
 from tensorswitch.linear._row_store import StoredRows
 from tensorswitch.linear._rows import fold_of_rows
-from tensorswitch.linear._solution import Solution
-from tensorswitch.linear._solve import solve
+from tensorswitch.linear._solve import Choice, choose_solver, solve
 from tensorswitch.linear._sums import Sums
 from tensorswitch.switches import draw_gates
 

@@ -1,4 +1,7 @@
-"""Preconditioned conjugate gradients for several right-hand sides at once."""
+"""Preconditioned conjugate gradients for several right-hand sides at once.
+
+w += τ d,    r −= τ A d,    d = P⁻¹ r + (r · P⁻¹ r / r₋ · P⁻¹ r₋) d₋,    τ = r · P⁻¹ r / d · A d
+"""
 
 from __future__ import annotations
 
@@ -25,29 +28,29 @@ def conjugate_gradients(
 ) -> tuple[Tensor, int, float]:
     """Return the solution, the number of iterations, and the largest relative residual.
 
-    The last axis of ``goal`` holds the right-hand sides.
+    ``goal`` has a column for each right-hand side.
     """
     tiny = torch.finfo(goal.dtype).tiny
-    scale = goal.flatten(0, -2).norm(dim=0).clamp_min(tiny)
+    scale = goal.norm(dim=0).clamp_min(tiny)
     weight = torch.zeros_like(goal) if start is None else start.clone()
     residual = goal.clone() if start is None else goal - operator(weight)
-    worst, iteration = float((residual.flatten(0, -2).norm(dim=0) / scale).max()), 0
+    worst, iteration = float((residual.norm(dim=0) / scale).max()), 0
     if worst <= tol:
         return weight, iteration, worst
     direction = precondition(residual)
-    steepness = dot(residual, direction)
+    steepness = (residual * direction).sum(0)
     while worst > tol and iteration < max_iter:
         image = operator(direction)
-        step = steepness / dot(direction, image).clamp_min(tiny)
+        step = steepness / (direction * image).sum(0).clamp_min(tiny)
         weight += step * direction
         residual -= step * image
         iteration += 1
-        worst = float((residual.flatten(0, -2).norm(dim=0) / scale).max())
+        worst = float((residual.norm(dim=0) / scale).max())
         tell(iteration, worst)
         if worst <= tol:
             break
         ready = precondition(residual)
-        new = dot(residual, ready)
+        new = (residual * ready).sum(0)
         direction = ready + (new / steepness.clamp_min(tiny)) * direction
         steepness = new
     if not math.isfinite(worst):
@@ -60,8 +63,3 @@ def conjugate_gradients(
             tol,
         )
     return weight, iteration, worst
-
-
-def dot(a: Tensor, b: Tensor) -> Tensor:
-    """Return the scalar product of each right-hand side."""
-    return (a * b).flatten(0, -2).sum(0)

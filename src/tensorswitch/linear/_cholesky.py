@@ -33,19 +33,7 @@ class SingularError(ValueError):
 
 
 class SymmetricPanels:
-    """The lower triangle of a symmetric matrix, stored in panels of rows.
-
-    Parameters
-    ----------
-    order : int
-        Number of rows and columns.
-    dtype : torch.dtype
-        Data type of the entries, which are not initialised.
-    device : torch.device
-        Device of the entries.
-    panel : int, default=1024
-        Number of rows per panel.
-    """
+    """The lower triangle of a symmetric matrix, in panels of rows that are not initialised."""
 
     def __init__(
         self, order: int, dtype: torch.dtype, device: torch.device, panel: int = PANEL
@@ -59,11 +47,9 @@ class SymmetricPanels:
         """Return the matrix whose panels are stored one after another in a vector, as views."""
         matrix = cls.__new__(cls)
         matrix.order, matrix.spans = order, _spans(order, panel)
-        parts = vector.split([(stop - start) * stop for start, stop in matrix.spans])
-        matrix.panels = [
-            part.view(stop - start, stop)
-            for part, (start, stop) in zip(parts, matrix.spans, strict=True)
-        ]
+        shapes = [(stop - start, stop) for start, stop in matrix.spans]
+        parts = vector.split([rows * columns for rows, columns in shapes])
+        matrix.panels = [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
         return matrix
 
     @classmethod
@@ -145,6 +131,30 @@ class SymmetricPanels:
         return CholeskyFactor(self)
 
 
+class PackedPanels:
+    """``Σ z zᵀ`` as one vector with all panels, to which sums of other rows can be added."""
+
+    def __init__(self, order: int) -> None:
+        self.order = order
+        self.shape = (sum((stop - start) * stop for start, stop in _spans(order, PANEL)),)
+
+    def view(self, gram: Tensor) -> SymmetricPanels:
+        """Return the panels without copying them."""
+        return SymmetricPanels.of_vector(self.order, gram)
+
+    def panels(self, gram: Tensor) -> SymmetricPanels:
+        """Return a copy that can be factorised."""
+        return self.view(gram.clone())
+
+    def product(self, gram: Tensor, weight: Tensor) -> Tensor:
+        """Return ``(Σ z zᵀ) W``; the products of panels are added up in float64."""
+        return self.view(gram) @ weight
+
+    def diagonal(self, gram: Tensor) -> Tensor:
+        """Return the diagonal in float64."""
+        return self.view(gram).diagonal().double()
+
+
 class CholeskyFactor:
     """The Cholesky factor L of ``A = L Lᵀ``, in the memory of the matrix."""
 
@@ -213,11 +223,6 @@ class DenseFactor:
         invert = dtrtri if self.factor.dtype == torch.float64 else strtri
         inverse, _ = invert(np.asfortranarray(self.factor.cpu().numpy()), lower=1)
         return torch.from_numpy(np.einsum("ij,ij->j", inverse, inverse)).to(self.factor.device)
-
-
-def vector_length(order: int, panel: int = PANEL) -> int:
-    """Return the length of the vector that holds all panels."""
-    return sum((stop - start) * stop for start, stop in _spans(order, panel))
 
 
 def _spans(order: int, panel: int) -> list[tuple[int, int]]:

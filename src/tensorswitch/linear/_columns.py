@@ -8,9 +8,8 @@ from typing import Any, Self
 from torch import Tensor
 
 from tensorswitch._checks import check_positive
-from tensorswitch.linear._cholesky import SymmetricPanels, vector_length
+from tensorswitch.linear._cholesky import PackedPanels
 from tensorswitch.linear._representation import Representation, RowsOf
-from tensorswitch.linear._rows import row_hashes
 from tensorswitch.persistence import saved_as
 from tensorswitch.switches import Routes
 
@@ -39,9 +38,12 @@ class Columns(Representation):
     0.53
     """
 
+    packing: PackedPanels
+
     def __init__(self, features: int) -> None:
         check_positive(features=features)
         self.shape, self.in_features = (int(features),), int(features)
+        self.packing = PackedPanels(self.in_features)
 
     def rows(self, x: Tensor, routes: Tensor | Routes | None = None) -> RowsOf:
         """Return the rows, which have no gates."""
@@ -49,48 +51,13 @@ class Columns(Representation):
             raise TypeError("columns that are given have no routes")
         return RowsOf(x)
 
-    def gram(self, rows: RowsOf, other: RowsOf | None = None) -> Tensor:
-        """Return ``X Yᵀ``."""
-        return rows.x @ (rows if other is None else other).x.t()
-
     def accumulate(
         self, gram: Tensor, cross: Tensor, rows: RowsOf, targets: Tensor, sign: int = 1
     ) -> None:
         """Add ``XᵀX`` and ``XᵀT`` in the type of the sums."""
         z, targets = rows.x.to(gram.dtype), targets.to(gram.dtype)
-        SymmetricPanels.of_vector(self.features, gram).add_products(z, z, sign)
+        self.packing.view(gram).add_products(z, z, sign)
         cross.addmm_(z.t(), targets, alpha=sign)
-
-    @property
-    def gram_shape(self) -> tuple[int, ...]:
-        """One vector with the panels of the lower triangle."""
-        return (vector_length(self.features),)
-
-    def panels(self, gram: Tensor) -> SymmetricPanels:
-        """Return a copy of packed sums that can be factorised."""
-        return SymmetricPanels.of_vector(self.features, gram.clone())
-
-    def product(self, gram: Tensor, weight: Tensor) -> Tensor:
-        """Return ``C W``; the products of panels are added up in float64."""
-        return SymmetricPanels.of_vector(self.features, gram) @ weight
-
-    def diagonal(self, gram: Tensor) -> Tensor:
-        """Return the diagonal of packed sums."""
-        return SymmetricPanels.of_vector(self.features, gram).diagonal().double()
-
-    def mean_square(self, rows: RowsOf, sample_weight: Tensor | None = None) -> float:
-        """Return ``Σ s ‖x‖²`` by the number of columns."""
-        total = 0.0
-        for part in self.blocks(rows, 1):
-            energy = rows[part].x.double().square().sum(1)
-            if sample_weight is not None:
-                energy *= sample_weight[part]
-            total += float(energy.sum())
-        return total / self.features
-
-    def hashes(self, rows: RowsOf) -> Tensor:
-        """Return hashes of the rows."""
-        return row_hashes(rows.x)
 
     def differences(self, other: Representation) -> str:
         """Return how another representation differs, or ""."""
@@ -106,7 +73,7 @@ class Columns(Representation):
         """Return the columns of a state."""
         return cls(**state)
 
-    def blocks(self, rows: RowsOf, out: int) -> Iterator[slice]:
+    def _blocks(self, rows: RowsOf, out: int) -> Iterator[slice]:
         """Yield slices of rows that fit into the cache themselves."""
         step = max(64, CACHE_BYTES // (4 * self.features))
         for start in range(0, max(1, len(rows)), step):

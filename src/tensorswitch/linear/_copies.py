@@ -10,15 +10,12 @@ import torch
 from torch import Tensor
 
 from tensorswitch._checks import check_dtype_device, check_floating, check_positive, check_shape
-from tensorswitch.linear._cholesky import SymmetricPanels
-from tensorswitch.linear._packed import add_gram, gram_rows, packed_shape, pair_index
+from tensorswitch.linear._packed import PackedPairs, add_gram
 from tensorswitch.linear._representation import Representation, RowsOf
 from tensorswitch.linear._rows import row_hashes
 from tensorswitch.persistence import saved_as
 from tensorswitch.switched import switched_linear, switched_outer
 from tensorswitch.switches import Routes, Switch, as_switch, combine_gates, deep_gates, switch_name
-
-PRODUCT_BYTES = 1 << 26  # rows of C unpacked at a time for a product
 
 
 @saved_as("copies")
@@ -66,17 +63,14 @@ class Copies(Representation):
     def given(cls, units: int, in_features: int) -> Self:
         """Return the representation for gates that come with the rows.
 
+        Its :meth:`rows` need ``routes``: by a trained network, or a switch of your own.
+
         Parameters
         ----------
         units : int
             Number of gates.
         in_features : int
             Number of inputs n_0.
-
-        Returns
-        -------
-        Copies
-            Its :meth:`rows` need ``routes``: by a trained network, or a switch of your own.
         """
         check_positive(units=units, in_features=in_features)
         copies = cls.__new__(cls)
@@ -88,6 +82,7 @@ class Copies(Representation):
         self.sizes, self.in_features = tuple(sizes), in_features
         self.units = math.prod(sizes)
         self.shape = (*reversed(self.sizes), in_features)
+        self.packing = PackedPairs(self.units, in_features)
 
     @property
     def dtype(self) -> torch.dtype | None:
@@ -99,23 +94,18 @@ class Copies(Representation):
         if self.gate_weights:
             if routes is not None:
                 raise TypeError("routes are only for gates that do not follow from weights")
+            check_dtype_device("x", x, "gate_weights", self.gate_weights[0])
             return RowsOf(x, tuple(deep_gates(x, self.gate_weights, self.switch)))
         if routes is None:
             raise TypeError("routes are required: these statistics have no gate weights")
-        x, gates = given_gates(x, routes)
+        check_floating("x", x)
+        # All solvers rely on ``z = h ⊗ x``, which a sum of copies of several rows is not.
+        x, gates = (routes if isinstance(routes, Routes) else Routes(routes)).aligned(x)
         if gates.shape[1] != self.units:
             raise ValueError(
                 f"routes must have {self.units} units like the statistics, got {gates.shape[1]}"
             )
         return RowsOf(x, (gates,))
-
-    def gram(self, rows: RowsOf, other: RowsOf | None = None) -> Tensor:
-        """Return ``(X Yᵀ) ∘ Π_l (H_l G_lᵀ)``."""
-        other = rows if other is None else other
-        kernel = rows.x @ other.x.t()
-        for h, g in zip(rows.gates, other.gates, strict=True):
-            kernel *= h.to(kernel.dtype) @ g.to(kernel.dtype).t()
-        return kernel
 
     def accumulate(
         self, gram: Tensor, cross: Tensor, rows: RowsOf, targets: Tensor, sign: int = 1
@@ -126,44 +116,9 @@ class Copies(Representation):
         by_unit = cross.view(self.units, self.in_features, -1)
         add_gram(gram, by_unit, x, gates, targets, sign)
 
-    @property
-    def gram_shape(self) -> tuple[int, ...]:
-        """A row per pair of units and a column per pair of inputs."""
-        return packed_shape(self.units, self.in_features)
-
-    def panels(self, gram: Tensor) -> SymmetricPanels:
-        """Return a copy of packed sums that can be factorised."""
-        rows = gram_rows(gram, self.units, self.in_features)
-        return SymmetricPanels.from_rows(self.features, rows, gram, self.in_features)
-
-    def product(self, gram: Tensor, weight: Tensor) -> Tensor:
-        """Return ``C W``, unpacking some rows of C at a time."""
-        rows, order = gram_rows(gram, self.units, self.in_features), self.features
-        step = max(1, PRODUCT_BYTES // (8 * order * self.in_features)) * self.in_features
-        parts = [
-            rows(start, min(start + step, order)).double() @ weight.double()
-            for start in range(0, order, step)
-        ]
-        return torch.cat(parts)
-
-    def diagonal(self, gram: Tensor) -> Tensor:
-        """Return the diagonal of packed sums."""
-        own = pair_index(self.units, gram.device).diagonal()
-        square = pair_index(self.in_features, gram.device).diagonal()
-        return gram[own][:, square].double().flatten()
-
-    def mean_square(self, rows: RowsOf, sample_weight: Tensor | None = None) -> float:
-        """Return ``Σ s ‖x‖² Π_l (open gates of layer l)`` by the number of features."""
-        energy = rows.x.double().square().sum(1)
-        for h in rows.gates:
-            energy *= h.sum(1)
-        if sample_weight is not None:
-            energy *= sample_weight
-        return float(energy.sum()) / self.features
-
     def hashes(self, rows: RowsOf) -> Tensor:
         """Return hashes of the inputs, and of gates that do not follow from them."""
-        found = row_hashes(rows.x)
+        found = super().hashes(rows)
         return found if self.gate_weights else found + 3 * row_hashes(rows.gates[0])
 
     def differences(self, other: Representation) -> str:
@@ -179,13 +134,6 @@ class Copies(Representation):
             return f"the switches differ: {self.switch} and {other.switch}"
         return ""
 
-    def check(self, x: Tensor, dtype: torch.dtype, device: torch.device) -> None:
-        """Raise unless inputs have the type and device of the gate weights."""
-        if self.gate_weights:
-            check_dtype_device("x", x, "gate_weights", self.gate_weights[0])
-        else:
-            super().check(x, dtype, device)
-
     def state(self) -> dict[str, Any]:
         """Return gate weights and switch, or the sizes if gates come with the rows."""
         if not self.gate_weights:
@@ -197,7 +145,7 @@ class Copies(Representation):
         """Return the copies of a state."""
         return cls(**state) if "gate_weights" in state else cls.given(**state)
 
-    def expanded(self, out: int) -> int:
+    def _expanded(self, out: int) -> int:
         """Errors are expanded by the gates of all layers but the first."""
         return out * math.prod(self.sizes[1:])
 
@@ -218,15 +166,6 @@ class Copies(Representation):
         expanded = (above[:, :, None] * errors[:, None, :]).flatten(1)
         inner = switched_outer(rows.x, rows.gates[0], expanded)
         return inner.view(n1, n0, -1, out).permute(2, 0, 1, 3).reshape(-1, out)
-
-
-def given_gates(x: Tensor, gates: Tensor | Routes) -> tuple[Tensor, Tensor]:
-    """Return inputs and gates with a row for each row of the targets, or raise.
-
-    All solvers rely on ``z = h ⊗ x``, which a sum of copies of several rows is not.
-    """
-    check_floating("x", x)
-    return (gates if isinstance(gates, Routes) else Routes(gates)).aligned(x)
 
 
 def check_gate_weights(gate_weights: Sequence[Tensor], switch: Switch) -> list[Tensor]:

@@ -1,8 +1,14 @@
-"""Dual ridge regression: a linear system in the rows rather than in the features."""
+"""Dual ridge regression: a linear system in the rows rather than in the features.
+
+    (A + λI) β = P (s ∘ T),        W = Zᵀ (s ∘ β),        A = P S Z Zᵀ S P
+
+for distinct rows, with P and the leave-one-out errors of :mod:`tensorswitch.linear._loo`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -11,18 +17,35 @@ from torch import Tensor
 from tensorswitch.linear._cholesky import CholeskyFactor, SingularError, SymmetricPanels
 from tensorswitch.linear._loo import Centred, Centring, LeaveOneOut, Spectrum
 from tensorswitch.linear._penalty import Alpha, least_error, log, penalties
-from tensorswitch.linear._problem import Gates, Problem, check_some_rows
+from tensorswitch.linear._problem import Gates, Problem, Solution, check_some_rows
 from tensorswitch.linear._rows import distinct_rows
-from tensorswitch.linear._solution import Solution
 from tensorswitch.switches import Switch
 
-KERNEL_ROWS = 512  # computed at a time
-CONSTANT = 1e-13  # relative deviation of targets and rows that count as constant
-MOST_ERROR = 1e-4  # largest relative error of the solution that rounding may cause
-MANY_ROWS = 4_000  # from which a sample of rows is left out for outputs
-SAMPLED_ROWS = 1_000
-EIGEN_ROWS, SEVERAL = 4_000, 4  # an eigendecomposition takes the time of about four values of λ
-PRECISION = 1e-13  # of the largest eigenvalue: a smaller λ is lost in rounding errors
+
+@dataclass(frozen=True)
+class Settings:
+    """Sizes and precisions, measured by ``benchmarks.ridge`` (the dual solver on MNIST).
+
+    The kernel is computed ``kernel_rows`` at a time. For ``several`` values of λ and more, an
+    eigendecomposition of up to ``eigen_rows`` rows, which takes the time of about four of them, is
+    faster. With more than ``many_rows`` rows, only ``sampled_rows`` are left out for outputs.
+
+    Targets and rows with a relative deviation of less than ``constant`` count as constant. Rounding
+    may cause a relative error of ``most_error`` of the solution. A λ of less than ``precision``
+    times the largest eigenvalue is lost in rounding errors.
+    """
+
+    kernel_rows: int = 512
+    eigen_rows: int = 4_000
+    several: int = 4
+    many_rows: int = 4_000
+    sampled_rows: int = 1_000
+    constant: float = 1e-13
+    most_error: float = 1e-4
+    precision: float = 1e-13
+
+
+SETTINGS = Settings()
 
 
 @torch.no_grad()
@@ -49,13 +72,10 @@ def solve_dual(
     targets : Tensor of shape (rows, out)
         The targets.
     gate_weights : Representation, sequence of Tensor, bool Tensor or Routes
-        A representation; the fixed gate weights of each layer of :class:`Copies`, of shape
-        (n_l, units below); or the gates themselves: a boolean tensor of shape (rows, gates), or
-        routes that copy one input row to each row of the targets.
+        The representation, or the gates of :class:`Copies`; see :func:`solve`.
     alpha : float, str or a sequence of these, default="mean"
-        The penalty λ: a number; "mean", the mean of the diagonal of ``ZᵀZ``, or a multiple of it
-        such as "0.1 mean"; several of these; or "cv" for a range of multiples. One of several is
-        chosen by exact leave-one-out error, where identical rows are left out together.
+        The penalty λ, or several; see :func:`solve`. One of several is chosen by exact
+        leave-one-out error, where identical rows are left out together.
     sample_weight : Tensor of shape (rows,), optional
         Weights of the rows, 1 by default.
     switch : Switch or str, default="relu"
@@ -115,17 +135,17 @@ def leave_one_out(problem: Problem, alpha: Alpha, fit_intercept: bool) -> float:
 
 
 class _DualSystem:
-    """``(A + λI) β = P (s ∘ T)`` for distinct rows, and ``W = Zᵀ (s ∘ β)``."""
+    """The normal equations of distinct rows."""
 
     def __init__(self, problem: Problem, fit_intercept: bool) -> None:
         self.fit_intercept, self.like = fit_intercept, problem.targets
         self.representation = problem.representation
         # No readout can explain how targets of merged rows differ from their mean.
-        merged = distinct_rows(problem.hashes, problem.targets, problem.sample_weight)
-        self.place, self.targets, self.weight = merged.place, merged.targets, merged.weight
-        self.spread = merged.spread
+        first, self.place, self.targets, self.weight, self.spread = distinct_rows(
+            problem.hashes, problem.targets, problem.sample_weight
+        )
         check_some_rows(float(self.weight.sum()))
-        self.rows = problem.rows[merged.first].to(torch.float64)
+        self.rows = problem.rows[first].to(torch.float64)
         self.weighted = self.rows.times(self.weight.sqrt()[:, None])
         features = self.representation.features
         whole = self.representation.mean_square(self.rows, self.weight) * features
@@ -134,17 +154,17 @@ class _DualSystem:
             self.weight, len(self.weight), trace, self._product, fit_intercept
         )
         centred = whole - float(self.centring.direction @ self.centring.sums)
-        self.mean = centred / features if centred > CONSTANT * whole else 0.0
+        self.mean = centred / features if centred > SETTINGS.constant * whole else 0.0
         self.goal = self.centring.goal(self.targets)
         if fit_intercept:
             # What is left of constant targets is rounding, whose solution has no correct digit.
             size = (self.weight @ self.targets.square() + self.spread.sum()).sqrt()
-            self.goal *= self.goal.norm(dim=0) > CONSTANT * size
+            self.goal *= self.goal.norm(dim=0) > SETTINGS.constant * size
 
     def _product(self, v: Tensor) -> Tensor:
         """Return ``S K S v``, a few rows of the kernel at a time."""
-        starts = range(0, len(self.weight), KERNEL_ROWS)
-        return torch.cat([self._kernel(s, s + KERNEL_ROWS) @ v for s in starts])
+        starts = range(0, len(self.weight), SETTINGS.kernel_rows)
+        return torch.cat([self._kernel(s, s + SETTINGS.kernel_rows) @ v for s in starts])
 
     def _kernel(self, start: int, stop: int) -> Tensor:
         """Return rows of ``S K S``."""
@@ -162,7 +182,7 @@ class _DualSystem:
     def solve(self, value: float) -> tuple[Solution, Tensor, CholeskyFactor]:
         """Factorise and solve for one λ, with a step of iterative refinement."""
         order, roots = len(self.goal), self.centring.roots[:, None]
-        panels = SymmetricPanels.from_rows(order, self._centred, self.goal, KERNEL_ROWS)
+        panels = SymmetricPanels.from_rows(order, self._centred, self.goal, SETTINGS.kernel_rows)
         factor = panels.cholesky(value)
         beta = factor.solve(self.goal)
         # The size of the correction estimates the rounding error.
@@ -170,7 +190,7 @@ class _DualSystem:
         weight = self.representation.adjoint(self.rows, project(beta) * roots)
         image = self.representation.apply(self.rows, weight)
         correction = factor.solve(self.goal - project(roots * image) - value * beta)
-        if not correction.norm() <= MOST_ERROR * beta.norm():  # so that NaN raises too
+        if not correction.norm() <= SETTINGS.most_error * beta.norm():  # so that NaN raises too
             raise _ill_conditioned(value)
         beta = project(beta + correction)
         weight = self.representation.adjoint(self.rows, beta * roots)
@@ -188,7 +208,7 @@ class _DualSystem:
 
     def errors(self, values: Sequence[float]) -> list[float]:
         """Return the leave-one-out error of each λ, largest first, as far as precision allows."""
-        several = len(values) >= SEVERAL and len(self.goal) <= EIGEN_ROWS
+        several = len(values) >= SETTINGS.several and len(self.goal) <= SETTINGS.eigen_rows
         errors: list[float] = []
         for value in values:
             try:
@@ -207,7 +227,7 @@ class _DualSystem:
         return self.centring.result(value, beta, factor.inverse_diagonal(), self._explained())
 
     def _by_spectrum(self, value: float) -> LeaveOneOut:
-        if not value > PRECISION * float(self.spectrum.values[-1]):
+        if not value > SETTINGS.precision * float(self.spectrum.values[-1]):
             raise _ill_conditioned(value)
         return self.spectrum.at(value, self._explained())
 
@@ -219,8 +239,8 @@ class _DualSystem:
         """Return outputs for rows left out, of a sample of rows if there are many."""
         count = len(self.goal)
         diagonal = torch.full_like(self.weight, torch.nan)
-        if count > MANY_ROWS:
-            some = torch.arange(0, count, count // SAMPLED_ROWS, device=self.goal.device)
+        if count > SETTINGS.many_rows:
+            some = torch.arange(0, count, count // SETTINGS.sampled_rows, device=self.goal.device)
             unit = self.goal.new_zeros(count, len(some))
             unit[some, torch.arange(len(some), device=some.device)] = 1
             diagonal[some] = factor.solve(unit)[some].diagonal()

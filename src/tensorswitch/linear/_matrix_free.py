@@ -1,4 +1,9 @@
-"""Ridge regression without a Gram matrix: conjugate gradients on the products of z."""
+"""Ridge regression without a Gram matrix: conjugate gradients on the products of z.
+
+    Zᵀ diag(s) (Z W − 1 z̄ᵀ W) + λ W = Zᵀ diag(s) (T − 1 t̄ᵀ),        c = t̄ − Wᵀ z̄
+
+with z̄ and t̄ the weighted means, or zero without an intercept.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +18,41 @@ from tensorswitch._checks import check_dtype_device, check_shape
 from tensorswitch._memory import available_memory
 from tensorswitch.linear._cg import Operator, conjugate_gradients
 from tensorswitch.linear._copies import Copies
-from tensorswitch.linear._kronecker import kronecker_inverse
-from tensorswitch.linear._nystrom import SETTINGS, SampledRows
 from tensorswitch.linear._penalty import Alpha, effective_rows, least_error, log, penalties
-from tensorswitch.linear._problem import Gates, Problem, check_some_rows, column_energies
+from tensorswitch.linear._preconditioners import SETTINGS as SAMPLES
+from tensorswitch.linear._preconditioners import SampledRows, kronecker_inverse
+from tensorswitch.linear._problem import (
+    Gates,
+    Problem,
+    Solution,
+    check_some_rows,
+    column_energies,
+)
 from tensorswitch.linear._ranks import Ranks
 from tensorswitch.linear._rows import fold_of_hashes
-from tensorswitch.linear._solution import Solution
 from tensorswitch.linear._streaming import FOLDS, judged_folds
 from tensorswitch.switches import Switch
 
 Watch = Callable[[str], None]
-Path = tuple[tuple[float, float], ...]
 KINDS = ("auto", "kronecker", "sampled")
-JUDGE_TOL = 1e-3  # residual at which a λ can be judged
-OUTPUT_TOL = 1e-2  # and at which outputs for rows left out are good enough to calibrate with
-WORSE, ENOUGH = 1.05, 3  # a path ends after three values in a row are 5 % worse than the best
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How far a path of λ is followed, measured by ``benchmarks.ridge_choice``.
+
+    A λ is judged at a residual of ``judged``, and outputs for rows left out are good enough to
+    calibrate with at ``outputs``. The path ends after ``enough`` values in a row whose errors are
+    ``worse`` than the least.
+    """
+
+    judged: float = 1e-3
+    outputs: float = 1e-2
+    worse: float = 1.05
+    enough: int = 3
+
+
+SETTINGS = Settings()
 
 
 @dataclass(frozen=True)
@@ -76,15 +100,11 @@ def solve_matrix_free(
     targets : Tensor of shape (rows, out)
         The targets.
     gate_weights : Representation, sequence of Tensor, bool Tensor or Routes
-        A representation; the fixed gate weights of each layer of :class:`Copies`, of shape
-        (n_l, units below); or the gates themselves: a boolean tensor of shape (rows, gates), or
-        routes that copy one input row to each row of the targets.
+        The representation, or the gates of :class:`Copies`; see :func:`solve`.
     alpha : float, str or a sequence of these, default="mean"
-        The penalty λ: a number; "mean", the mean of the diagonal of ``ZᵀZ``, or a multiple of it
-        such as "0.1 mean"; several of these; or "cv" for a range of multiples. One of several is
-        chosen by cross-validation with the folds of :func:`fold_of_rows`, of which only the first
-        is left out if there are more than 20,000 rows. Each starts from the solution of the next
-        larger one.
+        The penalty λ, or several; see :func:`solve`. One of several is chosen by cross-validation
+        with the folds of :func:`fold_of_rows`, of which only the first is left out if there are
+        more than 20,000 rows. Each starts from the solution of the next larger one.
     sample_weight : Tensor of shape (rows,), optional
         Weights of the rows, 1 by default.
     tol : float, default=1e-3
@@ -169,10 +189,11 @@ def matrix_free(
         path: tuple[tuple[float, float], ...] = ()
         best, found = values[0], None if start is None else system.scaled(start)
         if len(values) > 1 or left_out:
-            judge_tol = OUTPUT_TOL if len(values) == 1 else min(JUDGE_TOL, 10 * options.tol)
-            best, path, guess, outputs = system.by_folds(values, judge_tol)
+            one = len(values) == 1
+            tol = SETTINGS.outputs if one else min(SETTINGS.judged, 10 * options.tol)
+            best, path, guess, outputs = system.by_folds(values, tol)
             found = guess if found is None else found
-        whole = system.columns()
+        whole = system.sides()
         found, iterations, residual = system.run(whole, best, found, options.tol)
         weight, intercept = system.unscaled(whole, found)
     solution = Solution(weight, best, iterations, residual, path, intercept)
@@ -180,16 +201,21 @@ def matrix_free(
 
 
 @dataclass(frozen=True)
-class _Columns:
-    """Right-hand sides of one or several sets of rows, one after the other.
+class _Sides:
+    """Right-hand sides of one or several sets of rows, one after the other."""
 
-    ``keep`` says which rows belong to each set (rows, sets); None is a single set of all rows.
-    """
+    keep: Tensor | None  # which rows belong to each set, (rows, sets); None is one set of all rows
+    goal: Tensor  # Zᵀ s (T − t̄), (features, sets · out)
+    feature_mean: Tensor | None  # z̄, (features, sets)
+    target_mean: Tensor | None  # t̄, (sets, out)
 
-    keep: Tensor | None
-    goal: Tensor  # (features, sets · out)
-    feature_mean: Tensor | None  # (features, sets)
-    target_mean: Tensor | None  # (sets, out)
+    def mean_outputs(self, w: Tensor) -> Tensor | None:
+        """Return the mean of ``Z w`` over the rows of each set, for each column."""
+        if self.feature_mean is None:
+            return None
+        each = w.view(len(w), self.feature_mean.shape[1], -1)
+        result = torch.einsum("fs,fso->so", self.feature_mean.double(), each.double())
+        return result.flatten().to(w)
 
 
 class _System:
@@ -200,7 +226,7 @@ class _System:
     """
 
     def __init__(self, problem: Problem, alpha: Alpha, options: Options, ranks: Ranks) -> None:
-        self.options, self.ranks, self.hashes = options, ranks, problem.hashes
+        self.options, self.ranks, self.problem = options, ranks, problem
         self.representation, self.like = problem.representation, problem.targets[:0]
         targets, weights = problem.targets, problem.weights()
         self.weighted = problem.sample_weight is not None
@@ -218,8 +244,8 @@ class _System:
         largest = max(penalties(alpha, mean))
         self.p = -(_exponent(max(mean, largest)) + self.q) // 2
         self.r = -(_exponent(energy) + self.q) // 2
-        self.weights = times_power(weights, self.q)
-        self.targets, self.weight_sum = times_power(targets, self.r), weight_sum * 2.0**self.q
+        self.weights = _times_power(weights, self.q)
+        self.targets, self.weight_sum = _times_power(targets, self.r), weight_sum * 2.0**self.q
         half = self.p // 2  # in two steps, since the power alone may overflow
         self.rows = problem.rows.times(2.0**half).times(2.0 ** (self.p - half))
         self.feature_mean: Tensor | None = None
@@ -229,7 +255,9 @@ class _System:
             norm = float(self.feature_mean.square().sum()) / len(self.feature_mean)
             mean = max(0.0, mean - weight_sum * norm * 2.0 ** (-2 * self.p))
         self.values = penalties(alpha, mean)
-        self._scale_goal()
+        # The goal may be far smaller if λ dominates, and is brought to the order of 1.
+        rest = -_exponent(float(self.sides().goal.abs().max()))
+        self.targets, self.r = _times_power(self.targets, rest), self.r + rest
         self._sample: SampledRows | None = None
         self._kronecker: Callable[[float], Operator] | None = None
 
@@ -238,18 +266,13 @@ class _System:
         result: list[float] = self.ranks.total(kept).tolist()
         return result
 
-    def _scale_goal(self) -> None:
-        """Bring the goal to the order of 1; it may be far smaller if λ dominates."""
-        rest = -_exponent(float(self.columns().goal.abs().max()))
-        self.targets, self.r = times_power(self.targets, rest), self.r + rest
-
     def _adjoint(self, errors: Tensor) -> Tensor:
         """Return ``Zᵀ diag(s) E`` over all ranks."""
         weighted = errors * self.weights[:, None] if self.weighted else errors
         return self.ranks.total(self.representation.adjoint(self.rows, weighted))
 
-    def columns(self, keep: Tensor | None = None) -> _Columns:
-        """Return ``Zᵀ s (T − t̄)``, for all rows or for each of several sets."""
+    def sides(self, keep: Tensor | None = None) -> _Sides:
+        """Return the right-hand side of all rows, or of each of several sets."""
         sets = 1 if keep is None else keep.shape[1]
         weights = self.weights.double()[:, None] * (1 if keep is None else keep)
         goal = self.targets[:, None, :].expand(-1, sets, -1)
@@ -258,7 +281,7 @@ class _System:
             n = weights.new_tensor([self.weight_sum])
             if keep is not None:
                 n = self.ranks.total(weights.sum(0)).clamp_min(1e-300)
-            sums = self.ranks.total(weights.expand(-1, sets).t() @ self.targets.double())
+            sums = self.ranks.total(weights.t() @ self.targets.double())
             target_mean = sums / n[:, None]
             goal = goal - target_mean.to(goal)
             if keep is None:
@@ -267,28 +290,28 @@ class _System:
                 feature_mean = (self._adjoint(keep).double() / n).to(self.like)
         if keep is not None:
             goal = goal * keep[:, :, None]
-        return _Columns(keep, self._adjoint(goal.flatten(1)), feature_mean, target_mean)
+        return _Sides(keep, self._adjoint(goal.flatten(1)), feature_mean, target_mean)
 
     def run(
-        self, columns: _Columns, value: float, start: Tensor | None, tol: float
+        self, sides: _Sides, value: float, start: Tensor | None, tol: float
     ) -> tuple[Tensor, int, float]:
         """Solve for one λ by conjugate gradients."""
         shift = value * 2.0 ** (2 * self.p + self.q)
         watch = self.options.watch
 
         def operator(w: Tensor) -> Tensor:
-            centre = self._means(columns, w)
+            centre = sides.mean_outputs(w)
 
             def change(part: slice, outputs: Tensor) -> Tensor:
                 if centre is not None:
                     outputs = outputs - centre
-                if columns.keep is not None:
-                    keep = columns.keep[part]
+                if sides.keep is not None:
+                    keep = sides.keep[part]
                     sets = outputs.view(len(outputs), keep.shape[1], -1)
                     outputs = (sets * keep[:, :, None]).flatten(1)
                 return outputs * self.weights[part, None] if self.weighted else outputs
 
-            plain = centre is None and columns.keep is None and not self.weighted
+            plain = centre is None and sides.keep is None and not self.weighted
             found = self.representation.normal(self.rows, w, None if plain else change)
             return self.ranks.total(found).add_(w, alpha=shift)
 
@@ -298,7 +321,7 @@ class _System:
 
         precondition = self._precondition(shift)
         return conjugate_gradients(
-            operator, precondition, columns.goal, start, tol, self.options.max_iter, tell
+            operator, precondition, sides.goal, start, tol, self.options.max_iter, tell
         )
 
     def _precondition(self, shift: float) -> Operator:
@@ -330,10 +353,10 @@ class _System:
                 # Without gates there is no other preconditioner, and more rows are worth the time.
                 share=4 if independent else 1,
             )
-        if len(self._sample) < (SETTINGS.least if independent else 1):
+        if len(self._sample) < (SAMPLES.least if independent else 1):
             return None
         share = self._sample.share_needed(shift)
-        pays = share <= SETTINGS.full or self.options.preconditioner == "sampled"
+        pays = share <= SAMPLES.full or self.options.preconditioner == "sampled"
         log.info(
             "the effective dimension of sampled rows is %.3f of their number: %s",
             share,
@@ -341,23 +364,14 @@ class _System:
         )
         return self._sample.inverse(shift) if pays else None
 
-    def _means(self, columns: _Columns, w: Tensor) -> Tensor | None:
-        """Return the mean of ``Z w`` over the rows of each set, for each column."""
-        if columns.feature_mean is None:
-            return None
-        sets = columns.feature_mean.shape[-1]
-        each = w.view(len(w), sets, -1)
-        result = torch.einsum("fs,fso->so", columns.feature_mean.double(), each.double())
-        return result.flatten().to(w)
-
     def by_folds(
         self, values: Sequence[float], tol: float
-    ) -> tuple[float, Path, Tensor | None, Tensor]:
+    ) -> tuple[float, tuple[tuple[float, float], ...], Tensor | None, Tensor]:
         """Choose λ by its error on folds left out.
 
-        Also returns a solution to start from and outputs for the rows of these folds.
+        Also returns the path, a solution to start from and outputs for the rows of these folds.
         """
-        folds = fold_of_hashes(self.hashes, FOLDS)
+        folds = fold_of_hashes(self.problem.hashes, FOLDS)
         left = torch.nn.functional.one_hot(folds, FOLDS).to(self.like)
         left = left[:, list(judged_folds(FOLDS, self.effective))]
         counts = self.ranks.total(self.weights.double() @ left.double())
@@ -365,51 +379,52 @@ class _System:
         left = left[:, judged]
         outputs = self.targets.new_full(self.targets.shape, math.nan).double()
         if not judged.any():
-            errors = [math.inf] * len(values)
-            return least_error(values, errors), (), None, outputs
-        columns, found, errors = self.columns(1 - left), None, []
+            return least_error(values, [math.inf] * len(values)), (), None, outputs
+        sides, found, errors = self.sides(1 - left), None, []
         for value in values:
-            found, *_ = self.run(columns, value, found, tol)
-            predicted = self._left_out(columns, found, left)
+            found, *_ = self.run(sides, value, found, tol)
+            predicted = self._left_out(sides, found, left)
             squares = (self.targets - predicted).double().square()
             error = (left.sum(1) * self.weights).double() @ squares
             errors.append(self._sum_of([float(error.sum())])[0] / float(counts[judged].sum()))
             if errors[-1] == min(errors):
                 kept, outputs = found.clone(), predicted.double()
-            if len(errors) > ENOUGH and min(errors[-ENOUGH:]) > WORSE * min(errors):
+            recent = errors[-SETTINGS.enough :]
+            if len(errors) > len(recent) and min(recent) > SETTINGS.worse * min(errors):
                 log.info("values of alpha below %.3g are not tried: their errors rise", value)
                 break
         outputs[left.sum(1) == 0] = math.nan
+        outputs = outputs * 2.0**-self.r
+        guess = kept.view(len(kept), left.shape[1], self.out).mean(1)
+        if len(values) == 1:
+            return values[0], (), guess, outputs
         scale = 2.0 ** (-2 * self.r)
         path = tuple((v, e * scale) for v, e in zip(values, errors, strict=False))
-        best = least_error(values[: len(errors)], errors) if len(values) > 1 else values[0]
-        guess = kept.view(len(kept), left.shape[1], self.out).mean(1)
-        outputs = outputs * 2.0**-self.r
-        return best, path if len(values) > 1 else (), guess, outputs
+        return least_error(values[: len(errors)], errors), path, guess, outputs
 
-    def _left_out(self, columns: _Columns, found: Tensor, left: Tensor) -> Tensor:
+    def _left_out(self, sides: _Sides, found: Tensor, left: Tensor) -> Tensor:
         """Return the outputs for each row of the readout that has not seen it, otherwise zero."""
-        outputs = self.representation.apply(self.rows, found).view(len(left), left.shape[1], -1)
-        centre = self._means(columns, found)
+        outputs = self.representation.apply(self.rows, found).view(*left.shape, -1)
+        centre = sides.mean_outputs(found)
         if centre is not None:
-            assert columns.target_mean is not None
-            outputs = outputs - centre.view(*outputs.shape[1:]) + columns.target_mean.to(outputs)
+            assert sides.target_mean is not None
+            outputs = outputs - centre.view(*outputs.shape[1:]) + sides.target_mean.to(outputs)
         return (outputs * left[:, :, None]).sum(1)
 
     def scaled(self, weight: Tensor) -> Tensor:
         """Return a readout of the problem in the units of this system."""
-        return times_power(weight.reshape(-1, weight.shape[-1]), self.r - self.p)
+        return _times_power(weight.reshape(-1, weight.shape[-1]), self.r - self.p)
 
-    def unscaled(self, columns: _Columns, found: Tensor) -> tuple[Tensor, Tensor | None]:
+    def unscaled(self, sides: _Sides, found: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the readout and the intercept in the units of the problem."""
-        intercept, centre = None, self._means(columns, found)
+        intercept, centre = None, sides.mean_outputs(found)
         if centre is not None:
-            assert columns.target_mean is not None
-            intercept = (columns.target_mean[0] - centre.double()) * 2.0**-self.r
-        return times_power(found, self.p - self.r), intercept
+            assert sides.target_mean is not None
+            intercept = (sides.target_mean[0] - centre.double()) * 2.0**-self.r
+        return _times_power(found, self.p - self.r), intercept
 
 
-def times_power(tensor: Tensor, exponent: int) -> Tensor:
+def _times_power(tensor: Tensor, exponent: int) -> Tensor:
     """Multiply by ``2^exponent`` in two steps, since the power alone may overflow."""
     half = exponent // 2
     return tensor * 2.0**half * 2.0 ** (exponent - half)

@@ -7,32 +7,99 @@ only if it opens both. For a block of eight units, rows are grouped by their gat
 patterns open at least one unit). ``x xᵀ`` is then summed once per pattern rather than once for each
 of the 36 pairs of the block, and the sums of the pairs follow from the sums of the patterns. Only
 if there are few rows, ``z`` is formed.
-:mod:`tensorswitch.linear._cover` finds few blocks that cover every pair of units.
+
+Few blocks cover every pair of units: arrange the units in k columns of q, where q is the order of a
+finite field. Two points in different columns lie on exactly one of the ``q²`` lines
+``y = s·x + t``, so the q² blocks with the k points of a line cover all pairs from different
+columns. The pairs within each column are covered recursively. For 64 units and blocks of eight this
+is the affine plane of order eight: 72 blocks that contain every pair exactly once.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
 
 import torch
 from torch import Tensor
 
 from tensorswitch._memory import workspace
-from tensorswitch.linear._cover import pair_cover
+from tensorswitch.linear._cholesky import SymmetricPanels
 
-MAX_BLOCK = 8  # units
-ROWS_PER_PATTERN = 32  # on average; with fewer rows, blocks are made smaller
-STRIP = 32  # inputs: only the strips of ``x xᵀ`` that reach the upper triangle are computed
-CACHE_BYTES = 1 << 22  # of gathered rows
-LENGTHS = (16, 32, 48, 64, 80, 96, 128, 160, 192, 208, 224, 240, 256, 288, 320, 384, 512)
-CALL = 2e5  # multiply-adds in the time of a call on little data
-PIECE_COST = 64  # cost of adding up the result of a piece, in rows
+Block = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 
 
-def packed_shape(units: int, n_in: int) -> tuple[int, int]:
-    """Return the packed shape: a row per pair of units i ≤ j, a column per pair of inputs."""
-    return units * (units + 1) // 2, n_in * (n_in + 1) // 2
+@dataclass(frozen=True)
+class Settings:
+    """Sizes of blocks, pieces and strips, measured by ``benchmarks.ridge speed``.
+
+    Blocks have ``block`` units, or fewer if a pattern had less than ``rows_per_pattern`` rows on
+    average. The rows of a pattern are cut into pieces of one of the ``lengths``, where adding up
+    the result of a piece costs as much as ``piece_cost`` rows. Only strips of ``strip`` inputs of
+    ``x xᵀ`` that reach the upper triangle are computed. Gathered rows take up to ``cache_bytes``,
+    unpacked rows of a product ``product_bytes``, and a call on little data the time of ``call``
+    multiply-adds.
+    """
+
+    block: int = 8
+    rows_per_pattern: int = 32
+    strip: int = 32
+    cache_bytes: int = 1 << 22
+    product_bytes: int = 1 << 26
+    lengths: tuple[int, ...] = (
+        *(16, 32, 48, 64, 80, 96, 128, 160, 192),
+        *(208, 224, 240, 256, 288, 320, 384, 512),
+    )
+    piece_cost: int = 64
+    call: float = 2e5
+
+
+SETTINGS = Settings()
+
+
+class PackedPairs:
+    """``Σ z zᵀ`` with a row per pair of units i ≤ j and a column per pair of inputs."""
+
+    def __init__(self, units: int, inputs: int) -> None:
+        self.units, self.inputs = units, inputs
+        self.shape = (units * (units + 1) // 2, inputs * (inputs + 1) // 2)
+
+    def rows(self, gram: Tensor) -> Callable[[int, int], Tensor]:
+        """Return a function that unpacks rows ``start`` to ``stop`` of the full matrix."""
+        units, inputs = self.units, self.inputs
+        index = pair_index(units, gram.device)
+        columns = pair_index(inputs, gram.device).flatten()
+
+        def rows(start: int, stop: int) -> Tensor:
+            first, last = start // inputs, -(-stop // inputs)
+            blocks = gram.index_select(0, index[first:last].flatten()).index_select(1, columns)
+            blocks = blocks.view(last - first, units, inputs, inputs)
+            whole = blocks.transpose(1, 2).reshape(-1, units * inputs)
+            return whole[start - first * inputs : stop - first * inputs]
+
+        return rows
+
+    def panels(self, gram: Tensor) -> SymmetricPanels:
+        """Return a copy that can be factorised."""
+        return SymmetricPanels.from_rows(
+            self.units * self.inputs, self.rows(gram), gram, self.inputs
+        )
+
+    def product(self, gram: Tensor, weight: Tensor) -> Tensor:
+        """Return ``(Σ z zᵀ) W`` in float64, unpacking some rows at a time."""
+        rows, w = self.rows(gram), weight.double()
+        step = max(1, SETTINGS.product_bytes // (8 * len(w) * self.inputs)) * self.inputs
+        starts = range(0, len(w), step)
+        return torch.cat([rows(s, min(s + step, len(w))).double() @ w for s in starts])
+
+    def diagonal(self, gram: Tensor) -> Tensor:
+        """Return the diagonal in float64."""
+        own = pair_index(self.units, gram.device).diagonal()
+        square = pair_index(self.inputs, gram.device).diagonal()
+        return gram[own][:, square].double().flatten()
 
 
 def pair_index(units: int, device: torch.device | str = "cpu") -> Tensor:
@@ -54,7 +121,7 @@ def add_gram(
     if not rows:
         return
     n_in = x.shape[1]
-    size = max(2, min(MAX_BLOCK, int(math.log2(max(4, rows / ROWS_PER_PATTERN)))))
+    size = max(2, min(SETTINGS.block, int(math.log2(max(4, rows / SETTINGS.rows_per_pattern)))))
     if _expanding_pays(rows, units, n_in, size):
         _add_expanded(packed, cross, x, gates, errors, sign)
         return
@@ -95,8 +162,8 @@ def add_gram(
 def _expanding_pays(rows: int, units: int, n_in: int, size: int) -> bool:
     """Return whether few rows are faster expanded than grouped, where calls take all the time."""
     blocks = max(1.0, units * (units - 1) / (size * (size - 1)))
-    grouped = blocks * (12 * CALL + rows * n_in**2) + units * CALL
-    expanded = units * 4 * CALL + rows * (units * n_in) ** 2 / 2
+    grouped = blocks * (12 * SETTINGS.call + rows * n_in**2) + units * SETTINGS.call
+    expanded = units * 4 * SETTINGS.call + rows * (units * n_in) ** 2 / 2
     return expanded < grouped
 
 
@@ -107,7 +174,7 @@ def _add_expanded(
     units, n_in = gates.shape[1], x.shape[1]
     i, j = torch.triu_indices(n_in, n_in, device=x.device)
     upper = i * n_in + j
-    step = max(1, CACHE_BYTES // (units * n_in * x.element_size()))
+    step = max(1, SETTINGS.cache_bytes // (units * n_in * x.element_size()))
     for start in range(0, len(x), step):
         part = slice(start, start + step)
         z = (gates[part, :, None] * x[part, None, :]).flatten(1)
@@ -133,7 +200,7 @@ def _codes(bits: Tensor, block: tuple[int, ...]) -> Tensor:
 
 def _copies(padded: Tensor, slots: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """Yield the rows of a few pieces at a time, of shape (pieces, length, columns)."""
-    step = max(1, CACHE_BYTES // (slots.shape[1] * padded.shape[1] * padded.element_size()))
+    step = max(1, SETTINGS.cache_bytes // (slots.shape[1] * padded[0].nbytes))
     for begin in range(0, len(slots), step):
         part = slots[begin : begin + step]
         copies = workspace.empty("copies", (part.numel(), padded.shape[1]), padded)
@@ -157,9 +224,9 @@ def _pieces(code: Tensor, patterns: int) -> tuple[Tensor, Tensor]:
     counts = torch.bincount(code, minlength=patterns)
     order = torch.sort(code, stable=True).indices
     begin = counts.cumsum(0) - counts
-    lengths = torch.tensor(LENGTHS, device=code.device)
-    cost = (-(-counts[1:] // lengths[:, None])).sum(1) * (lengths + PIECE_COST)
-    length = LENGTHS[int(cost.argmin())]
+    lengths = torch.tensor(SETTINGS.lengths, device=code.device)
+    cost = (-(-counts[1:] // lengths[:, None])).sum(1) * (lengths + SETTINGS.piece_cost)
+    length = SETTINGS.lengths[int(cost.argmin())]
     pieces = -(-counts // length)
     pieces[0] = 0
     pattern = torch.repeat_interleave(pieces)
@@ -182,35 +249,90 @@ def _strips(n_in: int, device: torch.device) -> list[tuple[slice, Tensor, slice]
     inputs from the first of the strip on, and the packed columns of these positions.
     """
     strips, done = [], 0
-    for start in range(0, n_in, STRIP):
-        inputs = slice(start, min(start + STRIP, n_in))
-        wide = (
-            torch.ones(inputs.stop - start, n_in - start, dtype=torch.bool, device=device)
-            .triu()
-            .flatten()
-            .nonzero()
-            .flatten()
-        )
+    for start in range(0, n_in, SETTINGS.strip):
+        inputs = slice(start, min(start + SETTINGS.strip, n_in))
+        whole = torch.ones(inputs.stop - start, n_in - start, dtype=torch.bool, device=device)
+        wide = whole.triu().flatten().nonzero().flatten()
         strips.append((inputs, wide, slice(done, done + len(wide))))
         done += len(wide)
     return strips
 
 
-def gram_rows(packed: Tensor, units: int, n_in: int) -> Callable[[int, int], Tensor]:
-    """Return a function that unpacks rows ``start`` to ``stop`` of the full matrix."""
-    index = pair_index(units, packed.device)
-    columns = pair_index(n_in, packed.device).flatten()
+# Irreducible polynomials that define the fields with 2, 4, 8, … elements.
+POLYNOMIALS = {
+    2: 0b11,
+    4: 0b111,
+    8: 0b1011,
+    16: 0b10011,
+    32: 0b100101,
+    64: 0b1000011,
+    128: 0b10000011,
+    256: 0b100011011,
+    512: 0b1000010001,
+}
 
-    def rows(start: int, stop: int) -> Tensor:
-        first, last = start // n_in, -(-stop // n_in)
-        blocks = packed.index_select(0, index[first:last].flatten()).index_select(1, columns)
-        blocks = blocks.view(last - first, units, n_in, n_in)
-        whole = blocks.transpose(1, 2).reshape(-1, units * n_in)
-        return whole[start - first * n_in : stop - first * n_in]
 
-    return rows
+@lru_cache
+def pair_cover(units: int, size: int) -> tuple[Block, ...]:
+    """Return blocks of at most ``size`` units that cover all pairs of units.
+
+    Each block comes with the pairs i ≤ j, as positions within the block, that are new to it.
+    """
+    seen: set[tuple[int, int]] = set()
+    blocks = []
+    for block in _cover(tuple(range(units)), size):
+        block = tuple(sorted(block))
+        new = [
+            (i, j)
+            for i in range(len(block))
+            for j in range(i, len(block))
+            if (block[i], block[j]) not in seen
+        ]
+        seen.update((block[i], block[j]) for i, j in new)
+        blocks.append((block, tuple(new)))
+    return tuple(block for block in blocks if block[1])
 
 
-def unpack(packed: Tensor, units: int, n_in: int) -> Tensor:
-    """Return the full symmetric matrix of order units · inputs."""
-    return gram_rows(packed, units, n_in)(0, units * n_in)
+def _cover(units: tuple[int, ...], size: int) -> list[tuple[int, ...]]:
+    if len(units) <= size:
+        return [units]
+    half = max(1, size // 2)
+    halves = [units[start : start + half] for start in range(0, len(units), half)]
+    simple = [a + b for a, b in combinations(halves, 2)]
+    order = max(size, -(-len(units) // size))
+    while not _is_field(order):
+        order += 1
+    if order**2 >= len(simple):
+        return simple
+    columns = [units[i * order : (i + 1) * order] for i in range(size)]
+    lines = []
+    for slope in range(order):
+        for start in range(order):
+            heights = [_on_line(x, slope, start, order) for x in range(size)]
+            points = zip(columns, heights, strict=True)
+            lines.append(tuple(column[y] for column, y in points if y < len(column)))
+    lines = [line for line in lines if len(line) > 1]
+    for column in columns:
+        if column:
+            lines += _cover(column, size)
+    return min(simple, lines, key=len)
+
+
+def _is_field(order: int) -> bool:
+    """Return whether ``order`` is prime or a power of two in ``POLYNOMIALS``."""
+    return order in POLYNOMIALS or all(order % d for d in range(2, int(order**0.5) + 1))
+
+
+def _on_line(x: int, slope: int, start: int, order: int) -> int:
+    """Return ``slope · x + start`` in the field."""
+    if order not in POLYNOMIALS:
+        return (slope * x + start) % order
+    product = 0
+    while x:
+        if x & 1:
+            product ^= slope
+        x >>= 1
+        slope <<= 1
+        if slope & order:
+            slope ^= POLYNOMIALS[order]
+    return product ^ start

@@ -1,10 +1,14 @@
-"""Validation of rows, targets and sample weights."""
+"""A ridge problem, validated, and its solution.
+
+W, c = argmin Σ_b s_b ‖Wᵀ z_b + c − t_b‖² + λ ‖W‖²,        z = φ(x)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias, TypeGuard
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import torch
 from torch import Tensor
@@ -12,6 +16,7 @@ from torch import Tensor
 from tensorswitch._checks import check_dtype_device, check_shape
 from tensorswitch.linear._copies import Copies, check_wide
 from tensorswitch.linear._representation import Representation, RowsOf
+from tensorswitch.persistence import saved_as
 from tensorswitch.switches import Routes, Switch
 
 CHECKED_ROWS = 8192
@@ -20,36 +25,21 @@ Gates: TypeAlias = Representation | Sequence[Tensor] | Tensor | Routes
 
 
 @dataclass(frozen=True)
-class Given:
-    """Validated rows with their gates, targets and weights."""
+class Problem:
+    """Validated rows with their gates, targets and weights.
 
+    ``given_hashes`` may be those of the rows before a transformation such as PCA, whose rounding
+    errors depend on the chunk.
+    """
+
+    representation: Representation
     rows: RowsOf
     targets: Tensor
     sample_weight: Tensor | None = None
-
-    def at(self, index: slice | Tensor) -> Given:
-        """Return some of the rows."""
-        weight = None if self.sample_weight is None else self.sample_weight[index]
-        return Given(self.rows[index], self.targets[index], weight)
-
-    def weights(self) -> Tensor:
-        """Return the weights, which are 1 by default."""
-        ones = self.targets.new_ones(len(self.targets))
-        return ones if self.sample_weight is None else self.sample_weight
-
-
-@dataclass(frozen=True)
-class Problem(Given):
-    """A validated ridge problem.
-
-    ``hashes`` say which rows are identical and to which folds they belong. They may be those of the
-    rows before a transformation such as PCA, whose rounding errors depend on the chunk.
-    """
-
-    representation: Representation = None  # type: ignore[assignment]
-    hashes: Tensor = None  # type: ignore[assignment]
+    given_hashes: Tensor | None = None
 
     @classmethod
+    @torch.no_grad()
     def checked(
         cls,
         x: Tensor,
@@ -58,58 +48,130 @@ class Problem(Given):
         sample_weight: Tensor | None = None,
         switch: Switch | str = "relu",
         hashes: Tensor | None = None,
+        routes: Tensor | Routes | None = None,
+        out: int | None = None,
     ) -> Problem:
         """Return the problem, detached from the graph, or raise if its parts are inconsistent."""
-        routes = None
+        for which, given in (("x", x), ("targets", targets)):
+            check_wide(which, given)
+            if given.layout != torch.strided:
+                raise TypeError(f"{which} is {given.layout}; convert it with .to_dense()")
         if isinstance(gates, Representation):
             representation = gates
-        elif isinstance(gates, Routes) or _is_boolean(gates):
+        elif isinstance(gates, Routes) or (isinstance(gates, Tensor) and gates.dtype == torch.bool):
             routes = gates if isinstance(gates, Routes) else Routes(gates)
             representation = Copies.given(routes.gates.shape[1], x.shape[-1])
         else:
             representation = Copies(gates, switch)  # type: ignore[arg-type]  # not boolean gates
-        given = check_rows(x, targets, representation, sample_weight, routes)
-        hashes = representation.hashes(given.rows) if hashes is None else hashes
-        return cls(given.rows, given.targets, given.sample_weight, representation, hashes)
+        check_shape("x", x, (None, representation.in_features), "(rows, in_features)")
+        with torch.autocast(x.device.type, enabled=False):
+            rows = representation.rows(x.detach(), routes)
+        check_shape("targets", targets, (len(rows), out), "(rows, out_features)")
+        check_dtype_device("targets", targets, "x", x)
+        if not targets.shape[1]:
+            raise ValueError("targets has no columns")
+        if sample_weight is not None:
+            sample_weight = check_sample_weight(sample_weight, rows.x)
+        targets = targets.detach()
+        _check_sums(rows.x, targets, sample_weight)
+        return cls(representation, rows, targets, sample_weight, hashes)
 
-    def with_targets(self, targets: Tensor) -> Problem:
-        """Return the problem with other targets."""
-        return replace(self, targets=targets)
+    @cached_property
+    def hashes(self) -> Tensor:
+        """Hashes that say which rows are identical, and to which folds they belong."""
+        if self.given_hashes is not None:
+            return self.given_hashes
+        return self.representation.hashes(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: slice | Tensor) -> Problem:
+        weight = None if self.sample_weight is None else self.sample_weight[index]
+        return Problem(self.representation, self.rows[index], self.targets[index], weight)
+
+    def weights(self) -> Tensor:
+        """Return the weights, which are 1 by default."""
+        ones = self.targets.new_ones(len(self.targets))
+        return ones if self.sample_weight is None else self.sample_weight
 
 
-def _is_boolean(gates: Gates) -> TypeGuard[Tensor]:
-    return isinstance(gates, Tensor) and gates.dtype == torch.bool
+@saved_as("solution")
+class Solution(NamedTuple):
+    """Hold the solution of a ridge problem.
 
+    Parameters
+    ----------
+    weight : Tensor of shape (n_L, …, n_1, n_0, out) or (features, out)
+        The readout W, for copies in the layout of :class:`tensorswitch.TensorSwitching`.
+    alpha : float
+        The penalty λ that was used.
+    iterations : int, default=0
+        Number of iterations of conjugate gradients; 0 for the direct solvers.
+    residual : float, default=0.0
+        Norm of the residual relative to ``Zᵀ T``, the largest over the outputs; 0 for the direct
+        solvers.
+    path : tuple of (float, float), default=()
+        If several values of λ were tried, each with its error, in decreasing order of λ. The error
+        is the mean squared error of rows that were left out.
+    intercept : Tensor of shape (out,), optional
+        The intercept c, in float64. None without one.
 
-@torch.no_grad()
-def check_rows(
-    x: Tensor,
-    targets: Tensor,
-    representation: Representation,
-    sample_weight: Tensor | None = None,
-    routes: Tensor | Routes | None = None,
-    out: int | None = None,
-    dtype: torch.dtype | None = None,
-    device: torch.device | None = None,
-) -> Given:
-    """Return rows, targets and weights, detached and with the weights in the type of ``x``."""
-    for which, given in (("x", x), ("targets", targets)):
-        check_wide(which, given)
-        if given.layout != torch.strided:
-            raise TypeError(f"{which} is {given.layout}; convert it with .to_dense()")
-    check_shape("x", x, (None, representation.in_features), "(rows, in_features)")
-    representation.check(x, dtype or x.dtype, device or x.device)
-    with torch.autocast(x.device.type, enabled=False):
-        rows = representation.rows(x.detach(), routes)
-    check_shape("targets", targets, (len(rows), out), "(rows, out_features)")
-    check_dtype_device("targets", targets, "x", x)
-    if not targets.shape[1]:
-        raise ValueError("targets has no columns")
-    if sample_weight is not None:
-        sample_weight = check_sample_weight(sample_weight, rows.x)
-    targets = targets.detach()
-    _check_sums(rows.x, targets, sample_weight)
-    return Given(rows, targets, sample_weight)
+    Examples
+    --------
+    >>> import torch
+    >>> from tensorswitch.linear import Columns, solve
+    >>> z = torch.tensor([[0.0], [1.0], [2.0]])
+    >>> solution = solve(z, 3 * z + 1, Columns(1), 1e-6, fit_intercept=True)
+    >>> solution.weight.round(decimals=2), solution.intercept.round(decimals=2)
+    (tensor([[3.]]), tensor([1.], dtype=torch.float64))
+    """
+
+    weight: Tensor
+    alpha: float
+    iterations: int = 0
+    residual: float = 0.0
+    path: tuple[tuple[float, float], ...] = ()
+    intercept: Tensor | None = None
+
+    def state(self) -> dict[str, Any]:
+        """Return the fields."""
+        return self._asdict()
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Return the solution of a state."""
+        return cls(**state)
+
+    def shaped(self, representation: Representation) -> Solution:
+        """Return the solution with weights in the axes of a representation.
+
+        Parameters
+        ----------
+        representation : Representation
+            What the weights belong to.
+        """
+        weight = self.weight.reshape(*representation.shape, self.weight.shape[-1])
+        return self._replace(weight=weight)
+
+    def outputs(self, representation: Representation, rows: RowsOf) -> Tensor:
+        """Return ``Wᵀ φ(x) + c`` for each row.
+
+        Parameters
+        ----------
+        representation : Representation
+            The map φ.
+        rows : RowsOf
+            The rows.
+
+        Returns
+        -------
+        Tensor of shape (rows, out)
+        """
+        with torch.autocast(rows.x.device.type, enabled=False):
+            flat = self.weight.reshape(-1, self.weight.shape[-1])
+            found = representation.apply(rows, flat)
+        return found if self.intercept is None else found + self.intercept.to(found)
 
 
 def check_sample_weight(sample_weight: Tensor, x: Tensor) -> Tensor:

@@ -6,13 +6,7 @@ from torch import Tensor, distributed
 
 
 class Ranks:
-    """Sums over processes, and this one's share of what is divided among them.
-
-    Parameters
-    ----------
-    together : bool, default=False
-        Whether the ranks of the process group work on one problem.
-    """
+    """Sums over processes, and this one's share of what is divided among them."""
 
     def __init__(self, together: bool = False) -> None:
         self.rank = distributed.get_rank() if together else 0
@@ -31,5 +25,4 @@ class Ranks:
 
     def share(self, count: int) -> slice:
         """Return the part of ``count`` items that is this rank's."""
-        bounds = [count * rank // self.count for rank in (self.rank, self.rank + 1)]
-        return slice(*bounds)
+        return slice(count * self.rank // self.count, count * (self.rank + 1) // self.count)

@@ -1,4 +1,10 @@
-"""What a readout is linear in: ``z = φ(x)``, known by its products and never formed as a whole."""
+"""What a readout is linear in: ``z = φ(x)``, known by its products and never formed as a whole.
+
+apply        φ(X) W              predictions, conjugate gradients
+adjoint      φ(X)ᵀ R             conjugate gradients, weights of the dual solver
+gram         φ(X) φ(Y)ᵀ          dual solver, preconditioner, leave-one-out
+accumulate   Σ s z zᵀ, Σ s z tᵀ  streaming solver, in a packed layout of its own
+"""
 
 from __future__ import annotations
 
@@ -6,12 +12,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
 
 from tensorswitch.linear._cholesky import SymmetricPanels
+from tensorswitch.linear._rows import row_hashes
 from tensorswitch.switches import Routes
 
 BLOCK_BYTES = 1 << 26  # of outputs, or of expanded errors, made at a time
@@ -20,15 +27,7 @@ Change = Callable[[slice, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class RowsOf:
-    """Rows of inputs with the gates they open, so that gates are computed once.
-
-    Parameters
-    ----------
-    x : Tensor of shape (rows, n_0)
-        The inputs.
-    gates : tuple of bool Tensor of shape (rows, n_l)
-        The gates of each layer; none for columns that are given.
-    """
+    """Inputs with the gates that they open in each layer, so that gates are computed once."""
 
     x: Tensor
     gates: tuple[Tensor, ...] = ()
@@ -48,15 +47,26 @@ class RowsOf:
         return RowsOf(self.x.to(dtype), self.gates)
 
 
+class Packing(Protocol):
+    """The layout in which the symmetric matrix ``Σ z zᵀ`` is accumulated, and its uses."""
+
+    shape: tuple[int, ...]
+
+    def panels(self, gram: Tensor) -> SymmetricPanels:
+        """Return a copy that can be factorised."""
+
+    def product(self, gram: Tensor, weight: Tensor) -> Tensor:
+        """Return ``(Σ z zᵀ) W``, accumulated in float64."""
+
+    def diagonal(self, gram: Tensor) -> Tensor:
+        """Return the diagonal in float64."""
+
+
 class Representation(ABC):
     """A map ``z = φ(x)`` that offers four products, of which each solver needs some.
 
-        apply        φ(X) W              predictions, conjugate gradients
-        adjoint      φ(X)ᵀ R             conjugate gradients, weights of the dual solver
-        gram         φ(X) φ(Y)ᵀ          dual solver, preconditioner, leave-one-out
-        accumulate   Σ s z zᵀ, Σ s z tᵀ  streaming solver, in a packed layout of its own
-
-    ``W`` has the shape (features, out), with features in the order of ``shape``.
+    They are :meth:`apply`, :meth:`adjoint`, :meth:`gram` and :meth:`accumulate`. ``W`` has the
+    shape (features, out), with features in the order of ``shape``.
 
     Attributes
     ----------
@@ -79,11 +89,17 @@ class Representation(ABC):
 
     shape: tuple[int, ...]
     in_features: int
+    packing: Packing
 
     @property
     def features(self) -> int:
         """Length of z."""
         return math.prod(self.shape)
+
+    @property
+    def gram_shape(self) -> tuple[int, ...]:
+        """The shape of packed ``Σ z zᵀ``."""
+        return self.packing.shape
 
     @property
     def dtype(self) -> torch.dtype | None:
@@ -92,7 +108,7 @@ class Representation(ABC):
 
     @abstractmethod
     def rows(self, x: Tensor, routes: Tensor | Routes | None = None) -> RowsOf:
-        """Return rows with their gates.
+        """Return rows with their gates, one for each row of the targets.
 
         Parameters
         ----------
@@ -100,11 +116,6 @@ class Representation(ABC):
             The inputs.
         routes : bool Tensor of shape (rows, units) or Routes, optional
             The gates, where they do not follow from weights.
-
-        Returns
-        -------
-        RowsOf
-            One row for each row of the targets.
         """
 
     def apply(self, rows: RowsOf, weight: Tensor) -> Tensor:
@@ -121,7 +132,7 @@ class Representation(ABC):
         -------
         Tensor of shape (rows, out)
         """
-        parts = [self._apply(rows[part], weight) for part in self.blocks(rows, weight.shape[1])]
+        parts = [self._apply(rows[part], weight) for part in self._blocks(rows, weight.shape[1])]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def adjoint(self, rows: RowsOf, errors: Tensor) -> Tensor:
@@ -139,7 +150,7 @@ class Representation(ABC):
         Tensor of shape (features, out)
         """
         result = errors.new_zeros(self.features, errors.shape[1])
-        for part in self.blocks(rows, errors.shape[1]):
+        for part in self._blocks(rows, errors.shape[1]):
             result += self._adjoint(rows[part], errors[part])
         return result
 
@@ -160,27 +171,31 @@ class Representation(ABC):
         Tensor of shape (features, out)
         """
         result = torch.zeros_like(weight)
-        for part in self.blocks(rows, weight.shape[1]):
+        for part in self._blocks(rows, weight.shape[1]):
             block = rows[part]
             outputs = self._apply(block, weight)
             result += self._adjoint(block, outputs if change is None else change(part, outputs))
         return result
 
-    @abstractmethod
     def gram(self, rows: RowsOf, other: RowsOf | None = None) -> Tensor:
-        """Return ``φ(X) φ(Y)ᵀ``.
+        """Return ``φ(X) φ(Y)ᵀ = (X Yᵀ) ∘ Π_l (H_l G_lᵀ)``.
 
         Parameters
         ----------
         rows : RowsOf
-            X.
+            X, with gates H.
         other : RowsOf, optional
-            Y, by default X.
+            Y, with gates G; by default X.
 
         Returns
         -------
         Tensor of shape (rows, other rows)
         """
+        other = rows if other is None else other
+        kernel = rows.x @ other.x.t()
+        for h, g in zip(rows.gates, other.gates, strict=True):
+            kernel *= h.to(kernel.dtype) @ g.to(kernel.dtype).t()
+        return kernel
 
     @abstractmethod
     def accumulate(
@@ -202,58 +217,10 @@ class Representation(ABC):
             −1 subtracts the rows.
         """
 
-    @property
-    @abstractmethod
-    def gram_shape(self) -> tuple[int, ...]:
-        """The shape of packed ``Σ z zᵀ``."""
-
-    @abstractmethod
-    def panels(self, gram: Tensor) -> SymmetricPanels:
-        """Return a copy of packed ``Σ z zᵀ`` that can be factorised.
-
-        Parameters
-        ----------
-        gram : Tensor of shape ``gram_shape``
-            The sums.
-
-        Returns
-        -------
-        SymmetricPanels
-        """
-
-    @abstractmethod
-    def product(self, gram: Tensor, weight: Tensor) -> Tensor:
-        """Return ``(Σ z zᵀ) W`` from packed sums, accumulated in float64.
-
-        Parameters
-        ----------
-        gram : Tensor of shape ``gram_shape``
-            The sums.
-        weight : Tensor of shape (features, out)
-            W.
-
-        Returns
-        -------
-        Tensor of shape (features, out)
-        """
-
-    @abstractmethod
-    def diagonal(self, gram: Tensor) -> Tensor:
-        """Return the diagonal of packed ``Σ z zᵀ``, in float64.
-
-        Parameters
-        ----------
-        gram : Tensor of shape ``gram_shape``
-            The sums.
-
-        Returns
-        -------
-        Tensor of shape (features,)
-        """
-
-    @abstractmethod
     def mean_square(self, rows: RowsOf, sample_weight: Tensor | None = None) -> float:
         """Return the mean of the diagonal of ``Σ s z zᵀ``, the paper's choice of λ.
+
+            Σ s ‖x‖² Π_l (open gates of layer l) / features
 
         Parameters
         ----------
@@ -261,26 +228,27 @@ class Representation(ABC):
             The rows.
         sample_weight : Tensor of shape (rows,), optional
             Weights s of the rows, 1 by default.
-
-        Returns
-        -------
-        float
-            Summed in float64.
         """
+        total = 0.0
+        for part in self._blocks(rows, 1):
+            block = rows[part]
+            energy = block.x.double().square().sum(1)
+            for h in block.gates:
+                energy *= h.sum(1)
+            total += float(
+                (energy if sample_weight is None else energy * sample_weight[part]).sum()
+            )
+        return total / self.features
 
-    @abstractmethod
     def hashes(self, rows: RowsOf) -> Tensor:
-        """Return a hash of each row; rows of equal representations have the same.
+        """Return a hash of each row, in int64; rows of equal representations have the same.
 
         Parameters
         ----------
         rows : RowsOf
             The rows.
-
-        Returns
-        -------
-        Tensor of int64 of shape (rows,)
         """
+        return row_hashes(rows.x)
 
     @abstractmethod
     def differences(self, other: Representation) -> str:
@@ -290,10 +258,6 @@ class Representation(ABC):
         ----------
         other : Representation
             Another representation.
-
-        Returns
-        -------
-        str
         """
 
     @abstractmethod
@@ -305,52 +269,15 @@ class Representation(ABC):
     def from_state(cls, state: dict[str, Any]) -> Self:
         """Return the representation of a state."""
 
-    def check(self, x: Tensor, dtype: torch.dtype, device: torch.device) -> None:
-        """Raise unless inputs have the type and the device of the sums they are added to.
-
-        Parameters
-        ----------
-        x : Tensor
-            The inputs.
-        dtype, device : torch.dtype and torch.device
-            Those of the sums.
-        """
-        if x.device != device:
-            raise ValueError(f"x is on {x.device}, but the sums are on {device}")
-        if x.dtype != dtype:
-            raise TypeError(f"x is {x.dtype}, but the sums are {dtype}; convert it with .to()")
-
-    def blocks(self, rows: RowsOf, out: int) -> Iterator[slice]:
-        """Yield slices of rows whose outputs and expanded errors fit into the cache.
-
-        Parameters
-        ----------
-        rows : RowsOf
-            The rows.
-        out : int
-            Number of outputs.
-
-        Yields
-        ------
-        slice
-        """
-        width = max(1, self.expanded(out)) * rows.x.element_size()
+    def _blocks(self, rows: RowsOf, out: int) -> Iterator[slice]:
+        """Yield slices of rows whose outputs and expanded errors fit into the cache."""
+        width = max(1, self._expanded(out)) * rows.x.element_size()
         step = max(64, min(8192, BLOCK_BYTES // width))
         for start in range(0, max(1, len(rows)), step):
             yield slice(start, start + step)
 
-    def expanded(self, out: int) -> int:
-        """Return how many numbers a row has between the two factors of a product.
-
-        Parameters
-        ----------
-        out : int
-            Number of outputs.
-
-        Returns
-        -------
-        int
-        """
+    def _expanded(self, out: int) -> int:
+        """Return how many numbers a row has between the two factors of a product."""
         return out
 
     @abstractmethod

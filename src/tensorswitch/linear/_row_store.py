@@ -1,4 +1,7 @@
-"""Ridge regression on more features than a Gram matrix has room for."""
+"""Ridge regression on more features than a Gram matrix has room for.
+
+z = stored · 2^exponent        in half precision, with an exponent for each column
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,9 @@ from tensorswitch._memory import available_memory
 from tensorswitch.linear._columns import Columns
 from tensorswitch.linear._matrix_free import Options, matrix_free
 from tensorswitch.linear._penalty import Alpha
-from tensorswitch.linear._problem import Problem, check_finite, check_sample_weight
+from tensorswitch.linear._problem import Problem, Solution, check_finite, check_sample_weight
 from tensorswitch.linear._representation import RowsOf
 from tensorswitch.linear._rows import row_hashes
-from tensorswitch.linear._solution import Solution
 
 # The largest value of a column is stored as about 2^7: half precision keeps 11 bits down to 2^-14,
 # and a later one that is 256 times as large still fits, since it ends at 65,504.
@@ -87,7 +89,6 @@ class StoredRows:
             self._z = torch.empty(rows, features, dtype=torch.float16, device="cpu")
         else:
             self._z = _file_of(rows, features, folder)
-        # z = stored · 2^exponent
         self._exponents = torch.full((features,), UNKNOWN, dtype=torch.int32, device="cpu")
         self._targets = torch.empty(rows, out_features, device="cpu")
         self._weight = torch.ones(rows, device="cpu")
@@ -202,10 +203,10 @@ class StoredRows:
         filled = slice(self._filled)
         weight = self._weight[filled]
         problem = Problem(
+            Columns(self._z.shape[1]),
             _HalfRows(self._z[filled], scale=torch.exp2(self._exponents.double())),
             self._targets[filled],
             None if bool((weight == 1).all()) else weight,
-            Columns(self._z.shape[1]),
             self._hashes[filled],
         )
         options = Options(tol, max_iter, fit_intercept, "sampled", watch, self._memory)

@@ -1,8 +1,9 @@
 """Rows by their content: hashes, folds of cross-validation, and identical rows merged into one.
 
-A row belongs to the fold ``hash(row) mod folds``. Order, chunks, merging and the number of
-processes therefore change nothing, identical rows share a fold, and a weight of two equals a
-repeated row.
+    fold = hash(row) mod folds
+
+Order, chunks, merging and the number of processes therefore change nothing, identical rows share a
+fold, and a weight of two equals a repeated row.
 """
 
 from __future__ import annotations
@@ -74,27 +75,13 @@ def fold_of_hashes(hashes: Tensor, folds: int) -> Tensor:
 
 
 class DistinctRows(NamedTuple):
-    """Rows without duplicates.
+    """Groups of identical rows with a positive weight, in the order of their first rows."""
 
-    Parameters
-    ----------
-    first : Tensor of shape (distinct rows,)
-        The place of the first row of each group of identical rows with a positive weight.
-    place : Tensor of shape (rows,)
-        The group of each row, or −1 for rows of weight zero.
-    targets : Tensor of shape (distinct rows, out)
-        Weighted mean of the targets, in float64.
-    weight : Tensor of shape (distinct rows,)
-        Summed weight, in float64.
-    spread : Tensor of shape (distinct rows,)
-        ``Σ s ‖t − mean‖²`` over the rows of a group, which no readout can explain.
-    """
-
-    first: Tensor
-    place: Tensor
-    targets: Tensor
-    weight: Tensor
-    spread: Tensor
+    first: Tensor  # the place of the first row of each group
+    place: Tensor  # the group of each row, or −1 for rows of weight zero
+    targets: Tensor  # weighted means, in float64
+    weight: Tensor  # sums, in float64
+    spread: Tensor  # Σ s ‖t − mean‖² of each group, which no readout can explain
 
 
 def distinct_rows(hashes: Tensor, targets: Tensor, sample_weight: Tensor | None) -> DistinctRows:

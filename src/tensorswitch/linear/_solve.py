@@ -1,24 +1,32 @@
-"""Choose a solver for rows in memory, and run it."""
+"""Choose a solver for rows in memory by the least estimated work, and run it."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import torch
 from torch import Tensor
 
-from tensorswitch.linear._choice import choose_solver
+from tensorswitch._memory import memory_budget
+from tensorswitch.linear._cholesky import PANEL
+from tensorswitch.linear._dual import SETTINGS as DUAL
 from tensorswitch.linear._dual import dual
 from tensorswitch.linear._matrix_free import Options, Watch, matrix_free
-from tensorswitch.linear._penalty import Alpha, penalties
-from tensorswitch.linear._problem import Gates, Problem
-from tensorswitch.linear._representation import Representation
+from tensorswitch.linear._packed import SETTINGS as PAIRS
+from tensorswitch.linear._packed import PackedPairs
+from tensorswitch.linear._penalty import Alpha, log, penalties
+from tensorswitch.linear._problem import Gates, Problem, Solution
+from tensorswitch.linear._representation import BLOCK_BYTES, Representation
 from tensorswitch.linear._rows import fold_of_hashes
-from tensorswitch.linear._solution import Solution
-from tensorswitch.linear._streaming import FOLDS
+from tensorswitch.linear._streaming import FOLDS, judged_folds
+from tensorswitch.linear._streaming import SETTINGS as PATH
 from tensorswitch.linear._sums import Sums
 from tensorswitch.switches import Switch
+
+SOLVERS = ("streaming", "matrix-free", "dual")
 
 
 class Folds(TypedDict, total=False):
@@ -121,18 +129,13 @@ def solve(
     if not fit_intercept:
         return solve_problem(problem, alpha, options, solver=solver, memory_gb=memory_gb).solution
     # Sums of targets far from zero would lose the digits of their differences.
-    shift = _mean_target(problem)
+    s = problem.weights().double()
+    total = s.sum()
+    shift = s @ problem.targets.double() / torch.where(total > 0, total, 1)
     centred = replace(problem, targets=(problem.targets - shift).to(problem.targets.dtype))
     found = solve_problem(centred, alpha, options, solver=solver, memory_gb=memory_gb).solution
     assert found.intercept is not None
     return found._replace(intercept=found.intercept + shift)
-
-
-def _mean_target(problem: Problem) -> Tensor:
-    """Return the weighted mean of the targets in float64; zero without rows."""
-    s = problem.weights().double()
-    total = s.sum()
-    return s @ problem.targets.double() / torch.where(total > 0, total, 1)
 
 
 @torch.no_grad()
@@ -162,7 +165,15 @@ def solve_problem(
         wanted=left_out or several > 1,
     )
     if name == "streaming":
-        sums = sums_of(problem, forgetting, folds)
+        like = problem.targets
+        sums = Sums(
+            problem.representation,
+            like.shape[1],
+            dtype=like.dtype,
+            device=like.device,
+            forgetting=forgetting,
+            **folds,
+        ).add(problem, fold_of_hashes(problem.hashes, folds["folds"]))
         solution = sums.solve(alpha, fit_intercept=options.fit_intercept)
         return Solved(solution, name, sums)
     if name == "dual":
@@ -172,20 +183,6 @@ def solve_problem(
         options = replace(options, sample_bytes=memory_gb * 2**30 / 4)
     solution, outputs = matrix_free(problem, alpha, options, left_out=left_out)
     return Solved(solution, name, left_out=outputs)
-
-
-def sums_of(problem: Problem, forgetting: float, folds: Folds) -> Sums:
-    """Return the sums of a validated problem."""
-    sums = Sums(
-        problem.representation,
-        problem.targets.shape[1],
-        dtype=problem.targets.dtype,
-        device=problem.targets.device,
-        forgetting=forgetting,
-        **folds,
-    )
-    fold = fold_of_hashes(problem.hashes, sums.folds) if sums.folds > 1 else None
-    return sums.add(problem, fold)
 
 
 def choose_folds(
@@ -210,13 +207,11 @@ def choose_folds(
         ways = [(FOLDS, {"folds": FOLDS}), (2, {"folds": FOLDS, "held_out": True})]
         ways += [(1, {"folds": 1})] if alphas == 1 else []
     *gates, in_features = representation.shape
+    sizes = rows, in_features, gates[::-1], out_features
     for count, folds in ways:
         try:
             choice = choose_solver(
-                rows,
-                in_features,
-                gates[::-1],
-                out_features,
+                *sizes,
                 solver=solver,
                 memory_gb=memory_gb,
                 dtype=dtype,
@@ -227,6 +222,200 @@ def choose_folds(
         except MemoryError:
             if count == ways[-1][0]:
                 raise
-            continue
-        return choice.solver, folds
+        else:
+            return choice.solver, folds
     raise AssertionError("one of the ways is chosen or raises")
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What the estimates of work assume, measured by ``benchmarks.ridge speed``.
+
+    Conjugate gradients typically take ``iterations``. A kernel matrix is factorised in large
+    products, which take a tenth of the time of as many multiply-adds in small ones, and the number
+    of iterations of the others may be larger than usual: both make it ``faster``. Below ``little``
+    multiply-adds the work hardly matters, and streaming can be continued.
+    """
+
+    iterations: int = 30
+    faster: float = 12
+    little: float = 1e8
+
+
+COSTS = Costs()
+
+
+class Choice(NamedTuple):
+    """Hold a solver and its estimated requirements.
+
+    Parameters
+    ----------
+    solver : {"streaming", "matrix-free", "dual"}
+        Name of the solver.
+    memory : float
+        Peak memory in bytes.
+    work : float
+        Number of multiply-adds of the usual speed.
+    """
+
+    solver: str
+    memory: float
+    work: float
+
+
+def _requirements(
+    rows: int,
+    in_features: int,
+    gates: Sequence[int],
+    out_features: int,
+    dtype: torch.dtype,
+    alphas: int,
+    sums: int,
+) -> list[Choice]:
+    """Estimate the requirements of each solver."""
+    units, call = math.prod(gates), PAIRS.call
+    features, size = units * in_features, dtype.itemsize
+    held = rows * (in_features * size + sum(gates))
+    weights = features * out_features * size
+    blocks = max(1.0, units * (units - 1) / 56)
+    packed = math.prod(PackedPairs(units, in_features).shape) * size
+    judged = len(judged_folds(FOLDS, rows)) if alphas > 1 else 0
+    # Values of λ within two decades share a factorisation.
+    factorised = 1 + judged * (alphas if features <= PATH.direct else math.ceil(alphas / 4))
+    iterations = COSTS.iterations * (1 + judged * alphas / 2)
+    columns, spectral = 1 + judged, rows <= DUAL.eigen_rows
+    factorisations = 1.0 if alphas == 1 else 1.0 + (15.0 if spectral else 4.0 * alphas)
+    return [
+        Choice(
+            "streaming",
+            (sums + 2 * (sums > 1)) * packed
+            + _factor_bytes(features, size)
+            + 3 * weights
+            + 2 * BLOCK_BYTES,
+            blocks * rows * in_features**2
+            + sums * min(blocks * 12, units * 4) * call
+            + factorised * (features**3 / 6 + features**2 * in_features / 8 + 10 * call),
+        ),
+        Choice(
+            "matrix-free",
+            held * (1 + (columns > 1)) + 7 * columns * weights + 2 * BLOCK_BYTES,
+            iterations * (2 * rows * features * out_features + 20 * call),
+        ),
+        Choice(
+            "dual",
+            held * 8 / size
+            + _factor_bytes(rows, 8)
+            + (3 * 8 * rows**2 if alphas > 1 and spectral else 0)
+            + 2 * 8 * rows * min(rows, DUAL.kernel_rows)
+            + 2 * weights
+            + 2 * BLOCK_BYTES,
+            2 * rows**2 * (in_features + sum(gates))  # twice as long, in float64
+            + (2 * rows**3 / 3 / COSTS.faster + 20 * call) * factorisations,
+        ),
+    ]
+
+
+def _factor_bytes(order: int, size: int) -> float:
+    """Return the bytes of a Cholesky factorisation: half the matrix and a column of panels."""
+    return order * (order / 2 + 2 * min(order, PANEL)) * size
+
+
+def _preference(choice: Choice) -> tuple[float, int]:
+    """Sort by work; if it is small, prefer statistics that can be updated, then direct solvers."""
+    order = ("streaming", "dual", "matrix-free")
+    return max(choice.work, COSTS.little), order.index(choice.solver)
+
+
+def choose_solver(
+    rows: int,
+    in_features: int,
+    gates: Sequence[int],
+    out_features: int,
+    *,
+    solver: str = "auto",
+    memory_gb: float | None = None,
+    dtype: torch.dtype = torch.float32,
+    in_chunks: bool = False,
+    alphas: int = 1,
+    sums: int = 1,
+) -> Choice:
+    """Choose the solver with the least estimated work that fits into memory.
+
+    Parameters
+    ----------
+    rows : int
+        Number of rows.
+    in_features : int
+        Number of inputs n_0.
+    gates : sequence of int
+        Number of gates of each layer, (n_1, …, n_L).
+    out_features : int
+        Number of outputs.
+    solver : {"auto", "streaming", "matrix-free", "dual"}, default="auto"
+        Restrict the choice to one solver, to check that it fits.
+    memory_gb : float, optional
+        Memory budget in GiB. By default 70 % of the memory that is available now.
+    dtype : torch.dtype, default=torch.float32
+        Data type of the rows.
+    in_chunks : bool, default=False
+        Whether the rows arrive in chunks, which only the streaming solver supports. It only affects
+        the advice in the error message.
+    alphas : int, default=1
+        Number of values of λ to choose from.
+    sums : int, default=1
+        Number of sums that the streaming solver keeps, of one fold each.
+
+    Returns
+    -------
+    Choice
+        The solver with its estimated memory and work.
+
+    Raises
+    ------
+    MemoryError
+        If no permitted solver fits into the budget. The message says how much memory is needed and
+        which other solvers would fit.
+
+    Examples
+    --------
+    >>> from tensorswitch.linear import choose_solver
+    >>> choose_solver(1_000, 64, [64, 64], 10, memory_gb=1).solver
+    'dual'
+    >>> choose_solver(50_000, 256, [256], 10, memory_gb=4).solver
+    'matrix-free'
+    >>> choose_solver(1_000_000, 64, [64], 10, memory_gb=4).solver
+    'streaming'
+    """
+    if solver not in ("auto", *SOLVERS):
+        known = ", ".join(map(repr, ("auto", *SOLVERS[:-1])))
+        raise ValueError(f"solver must be {known} or {SOLVERS[-1]!r}, got {solver!r}")
+    budget = memory_budget(memory_gb)
+    options = _requirements(rows, in_features, gates, out_features, dtype, alphas, sums)
+    fitting = sorted((o for o in options if o.memory <= budget), key=_preference)
+    wanted = options if solver == "auto" else [o for o in options if o.solver == solver]
+    chosen = next((o for o in fitting if o in wanted), None)
+    if chosen is None:
+        least = min(wanted, key=lambda o: o.memory)
+        others = " and ".join(f"{o.solver!r} fits ({o.memory / 2**30:.2f} GB)" for o in fitting)
+        if in_chunks:
+            others = (
+                "raise memory_gb, use fewer gates or PCA, or pass all rows to fit(), whose other "
+                "solvers need less memory"
+            )
+        others = others or "no other solver fits; raise memory_gb, or use fewer gates or PCA"
+        features = math.prod(gates) * in_features
+        raise MemoryError(
+            f"the {least.solver!r} solver needs {least.memory / 2**30:.2f} GB for {rows:,} rows "
+            f"and {features:,} features, but the budget is {budget / 2**30:.2f} GB; {others}"
+        )
+    if solver == "auto":
+        tried = ", ".join(
+            f"{o.solver} {o.memory / 2**30:.2f} GB and {o.work:.1e} operations" for o in options
+        )
+        log.info(
+            "solver %r: least work within %.2f GB of memory (%s)",
+            chosen.solver,
+            budget / 2**30,
+            tried,
+        )
+    return chosen

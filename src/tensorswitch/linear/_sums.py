@@ -1,9 +1,13 @@
-"""The sums of ridge regression: what one pass over the rows leaves behind."""
+"""The sums of ridge regression: what one pass over the rows leaves behind.
+
+C = Σ s z zᵀ,        S = Σ s z tᵀ,        Σ s z,        Σ s t,        Σ s t²,        Σ s
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,18 +17,15 @@ from torch import Tensor
 from tensorswitch import persistence
 from tensorswitch._checks import check_factor, check_positive, check_shape
 from tensorswitch.linear._columns import Columns
-from tensorswitch.linear._moments import Moments, warn_of_large_means
 from tensorswitch.linear._penalty import Alpha
-from tensorswitch.linear._problem import Given, check_rows, check_some_rows, column_energies
+from tensorswitch.linear._problem import Problem, Solution, check_some_rows, column_energies
 from tensorswitch.linear._representation import Representation
 from tensorswitch.linear._rows import fold_of_hashes
-from tensorswitch.linear._solution import Solution
-from tensorswitch.linear._streaming import solve_moments
+from tensorswitch.linear._streaming import Moments, solve_moments
 from tensorswitch.persistence import saved_as
 from tensorswitch.switches import Routes
 
 BLOCK_ROWS = 1 << 16
-PARTS = ("gram", "cross", "target_sum", "target_energy", "counts")
 
 
 @saved_as("sums")
@@ -111,11 +112,14 @@ class Sums:
         def zeros(*shape: int, kind: torch.dtype = torch.float64) -> Tensor:
             return torch.zeros(parts, *shape, dtype=kind, device=device)
 
-        self._gram = zeros(*representation.gram_shape, kind=dtype)
-        # The last column is the sum of z, as if there were a target of 1.
-        self._cross = zeros(features, out_features + 1, kind=dtype)
-        self._target_sum, self._target_energy = zeros(out_features), zeros(out_features)
-        self._counts = zeros(2)  # Σ s and Σ s²
+        self._kept = Moments(
+            representation.packing,
+            gram=zeros(*representation.gram_shape, kind=dtype),
+            cross=zeros(features, out_features + 1, kind=dtype),
+            target_sum=zeros(out_features),
+            target_energy=zeros(out_features),
+            counts=zeros(2),
+        )
         self._torn = False
 
     @torch.no_grad()
@@ -147,11 +151,6 @@ class Sums:
         forget : bool, default=True
             Whether previous rows decay by ``forgetting``: not within rows that arrive together.
 
-        Returns
-        -------
-        Sums
-            The sums themselves.
-
         Raises
         ------
         TypeError, ValueError
@@ -159,38 +158,33 @@ class Sums:
             sums leave the range of their type.
         """
         self._check_whole()
-        return self.add(self._checked(x, targets, sample_weight, routes), fold, forget)
+        return self.add(self._problem(x, targets, sample_weight, routes), fold, forget)
 
     @torch.no_grad()
-    def add(self, given: Given, fold: Tensor | None = None, forget: bool = True) -> Self:
+    def add(self, problem: Problem, fold: Tensor | None = None, forget: bool = True) -> Self:
         """Add rows that have been validated; see :meth:`update`.
 
         Parameters
         ----------
-        given : Given
+        problem : Problem
             The rows.
         fold : Tensor of shape (rows,), optional
             The fold of each row.
         forget : bool, default=True
             Whether previous rows decay.
-
-        Returns
-        -------
-        Sums
-            The sums themselves.
         """
         self._check_whole()
         self._check_range(
-            column_energies(given.rows.x, given.sample_weight),
-            column_energies(given.targets, given.sample_weight),
+            column_energies(problem.rows.x, problem.sample_weight),
+            column_energies(problem.targets, problem.sample_weight),
         )
-        places = self._places(given, fold)
+        places = self._places(problem, fold)
         self._torn = True
         if self.forgetting < 1 and forget:
-            for total in self._parts()[:-1]:
+            for total in self._kept.tensors().values():
                 total *= self.forgetting
-            self._counts *= self._counts.new_tensor([self.forgetting, self.forgetting**2])
-        self._accumulate(given, places, 1)
+            self._kept.counts[:, 1] *= self.forgetting  # of squares
+        self._accumulate(problem, places, 1)
         self._torn = False
         return self
 
@@ -222,11 +216,6 @@ class Sums:
         routes : bool Tensor of shape (rows, units) or Routes, optional
             The gates they were added with, where the representation has no weights for them.
 
-        Returns
-        -------
-        Sums
-            The sums themselves.
-
         Raises
         ------
         TypeError, ValueError
@@ -234,18 +223,18 @@ class Sums:
             than were added, or if previous rows have been forgotten in part.
         """
         self._check_whole()
-        given = self._checked(x, targets, sample_weight, routes)
+        problem, kept = self._problem(x, targets, sample_weight, routes), self._kept
         if self.forgetting < 1:
             raise ValueError(
                 f"rows cannot be removed with forgetting={self.forgetting}: their present weight "
                 "is unknown"
             )
-        places, s = self._places(given, fold), given.weights().double()
-        removed = torch.zeros_like(self._counts)
+        places, s = self._places(problem, fold), problem.weights().double()
+        removed = torch.zeros_like(kept.counts)
         removed.index_add_(0, places, torch.stack([s, s.square()], 1))
-        tolerance = 1e-9 * self._counts.clamp(min=1)
-        energies = column_energies(given.targets, given.sample_weight)
-        if ((removed - self._counts) > tolerance).any() or (
+        tolerance = 1e-9 * kept.counts.clamp(min=1)
+        energies = column_energies(problem.targets, problem.sample_weight)
+        if ((removed - kept.counts) > tolerance).any() or (
             energies > self.target_energy * (1 + 1e-6) + 1e-9
         ).any():
             raise ValueError(
@@ -253,9 +242,9 @@ class Sums:
                 "was not added with these values, targets and weights"
             )
         self._torn = True
-        self._accumulate(given, places, -1)
-        empty = self._counts[:, 0] <= tolerance[:, 0]
-        for total in self._parts():  # what is left of an empty fold is rounding error
+        self._accumulate(problem, places, -1)
+        empty = kept.counts[:, 0] <= tolerance[:, 0]
+        for total in kept.tensors().values():  # what is left of an empty fold is rounding error
             total[empty] = 0
         self._torn = False
         return self
@@ -287,26 +276,21 @@ class Sums:
         """
         self._check_whole()
         check_some_rows(self.rows)
-        moments = self.moments()
-        if fit_intercept and isinstance(self.representation, Columns):
-            warn_of_large_means(moments)
-        solution = solve_moments(moments, alpha, fit_intercept, first_only=self.held_out)
+        solution = solve_moments(
+            self.moments(),
+            alpha,
+            fit_intercept,
+            first_only=self.held_out,
+            warn=isinstance(self.representation, Columns),
+        )
         return solution.shaped(self.representation)
 
     def moments(self) -> list[Moments]:
         """Return the sums of each fold, without copying them.
 
-        Returns
-        -------
-        list of Moments
-            One per fold; with ``held_out``, those of the first fold and those of all others.
+        With ``held_out`` there are two: those of the first fold, and those of all others.
         """
-        result = []
-        for gram, cross, sums, energy, counts in zip(*self._parts(), strict=True):
-            rows, squares = counts.tolist()
-            products = (cross[:, :-1], cross[:, -1], sums, energy)
-            result.append(Moments(gram, *products, rows, squares, self.representation))
-        return result
+        return [self._kept[part] for part in range(len(self._kept.gram))]
 
     def merge(self, other: Self) -> Self:
         """Add the sums of other rows.
@@ -315,11 +299,6 @@ class Sums:
         ----------
         other : Sums
             The sums to add. They are not modified.
-
-        Returns
-        -------
-        Sums
-            The sums themselves.
 
         Raises
         ------
@@ -334,12 +313,13 @@ class Sums:
             if getattr(self, name) != getattr(other, name):
                 mine, theirs = getattr(self, name), getattr(other, name)
                 raise ValueError(f"{name} differ: {mine} and {theirs}")
-        if self._gram.device != other._gram.device:
-            raise ValueError(f"the sums are on {self._gram.device} and {other._gram.device}")
-        self._check_range(other._diagonals().sum(0), other.target_energy)
+        if self.device != other.device:
+            raise ValueError(f"the sums are on {self.device} and {other.device}")
+        self._check_range(other._diagonal(), other.target_energy)
         self._torn = True
-        for mine, theirs in zip(self._parts(), other._parts(), strict=True):
-            mine += theirs
+        theirs = other._kept.tensors()
+        for name, mine in self._kept.tensors().items():
+            mine += theirs[name]
         self._torn = False
         return self
 
@@ -347,11 +327,6 @@ class Sums:
         """Sum over all ranks of ``torch.distributed``.
 
         Each rank updates with its own rows first. Afterwards all ranks hold the same sums.
-
-        Returns
-        -------
-        Sums
-            The sums themselves.
 
         Raises
         ------
@@ -367,7 +342,7 @@ class Sums:
                 "torch.distributed.init_process_group first"
             )
         self._torn = True
-        for total in self._parts():
+        for total in self._kept.tensors().values():
             distributed.all_reduce(total)
         self._torn = False
         return self
@@ -386,37 +361,29 @@ class Sums:
             belonged to.
         offsets : sequence of float
             What is added.
-
-        Returns
-        -------
-        Sums
-            New sums.
         """
         self._check_whole()
-        device = self._cross.device
-        sign = torch.tensor(signs, dtype=torch.float64, device=device)
-        offset = torch.tensor(offsets, dtype=torch.float64, device=device)
-        index, rows = torch.tensor(columns, device=device), self._counts[:, :1]
-        sums, energy = sign * self._target_sum[:, index], sign**2 * self._target_energy[:, index]
-        z = self._cross[..., -1:]
-        cross = self._cross[..., index] * sign.to(z) + z * offset.to(z)
-        result = self.copy()
-        result._target_energy = energy + 2 * offset * sums + rows * offset**2
-        result._target_sum = sums + rows * offset
-        result._cross = torch.cat([cross, z], dim=-1)
+        kept, result = self._kept, copy(self)
+        sign = torch.tensor(signs, dtype=torch.float64, device=self.device)
+        offset = torch.tensor(offsets, dtype=torch.float64, device=self.device)
+        index = torch.tensor(columns, device=self.device)
+        rows, z = kept.counts[:, :1], kept.cross[..., -1:]
+        sums, energy = sign * kept.target_sum[:, index], sign**2 * kept.target_energy[:, index]
+        cross = kept.cross[..., index] * sign.to(z) + z * offset.to(z)
+        result._kept = replace(
+            kept,
+            gram=kept.gram.clone(),
+            cross=torch.cat([cross, z], dim=-1),
+            target_sum=sums + rows * offset,
+            target_energy=energy + 2 * offset * sums + rows * offset**2,
+            counts=kept.counts.clone(),
+        )
         return result
 
     def copy(self) -> Self:
-        """Return sums with memory of their own.
-
-        Returns
-        -------
-        Sums
-            The copy.
-        """
-        result = copy(self)
-        for name, total in zip(PARTS, self._parts(), strict=True):
-            setattr(result, f"_{name}", total.clone())
+        """Return sums with memory of their own."""
+        result, kept = copy(self), self._kept.tensors()
+        result._kept = replace(self._kept, **{name: kept[name].clone() for name in kept})
         return result
 
     def empty(self, out_features: int | None = None) -> Self:
@@ -426,21 +393,17 @@ class Sums:
         ----------
         out_features : int, optional
             Number of columns of the targets, by default the same.
-
-        Returns
-        -------
-        Sums
         """
-        result, outputs = copy(self), self.out_features if out_features is None else out_features
+        result = copy(self)
         Sums.__init__(
             result,
             self.representation,
-            outputs,
+            self.out_features if out_features is None else out_features,
             dtype=self.dtype,
             forgetting=self.forgetting,
             folds=self.folds,
             held_out=self.held_out,
-            device=self._gram.device,
+            device=self.device,
         )
         return result
 
@@ -464,11 +427,6 @@ class Sums:
         path : str or Path
             The file to read.
 
-        Returns
-        -------
-        Sums
-            The sums, which can be updated further.
-
         Raises
         ------
         ValueError
@@ -480,22 +438,22 @@ class Sums:
     def state(self) -> dict[str, Any]:
         """Return representation, options and sums."""
         kept = {name: getattr(self, name) for name in ("forgetting", "folds", "held_out")}
-        parts = dict(zip(PARTS, self._parts(), strict=True))
-        return {"representation": self.representation, **kept, "sums": parts}
+        return {"representation": self.representation, **kept, "sums": self._kept.tensors()}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         """Return the sums of a state, or raise if they are inconsistent."""
         parts: dict[str, Tensor] = state["sums"]
-        if set(parts) != set(PARTS):
-            raise ValueError(f"it holds {', '.join(sorted(parts))}; expected {', '.join(PARTS)}")
+        names = [field.name for field in fields(Moments) if field.name != "packing"]
+        if set(parts) != set(names):
+            raise ValueError(f"it holds {', '.join(sorted(parts))}; expected {', '.join(names)}")
         kept = {name: state[name] for name in ("forgetting", "folds", "held_out")}
         out, gram = parts["target_energy"].shape[-1], parts["gram"]
         result = cls.__new__(cls)
         Sums.__init__(
             result, state["representation"], out, dtype=gram.dtype, device=gram.device, **kept
         )
-        for name, mine in zip(PARTS, result._parts(), strict=True):
+        for name, mine in result._kept.tensors().items():
             theirs = parts[name]
             if (theirs.shape, theirs.dtype) != (mine.shape, mine.dtype):
                 raise ValueError(
@@ -504,87 +462,88 @@ class Sums:
                 )
             if not theirs.isfinite().all():
                 raise ValueError(f"{name} contains NaN or infinity")
-            setattr(result, f"_{name}", theirs)
         if (parts["counts"] < 0).any():
-            raise ValueError(f"the number of rows is {result.rows}")
+            raise ValueError(f"the number of rows is {float(parts['counts'][:, 0].sum())}")
+        result._kept = replace(result._kept, **parts)
         return result
 
     @property
     def out_features(self) -> int:
         """Number of columns of the targets."""
-        return self._target_sum.shape[1]
+        return self._kept.target_sum.shape[1]
 
     @property
     def dtype(self) -> torch.dtype:
         """Data type of the sums."""
-        return self._gram.dtype
+        return self._kept.gram.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the sums."""
+        return self._kept.gram.device
 
     @property
     def gram(self) -> Tensor:
         """The matrix C, packed."""
-        return self._gram[0] if len(self._gram) == 1 else self._gram.sum(0)
+        gram = self._kept.gram
+        return gram[0] if len(gram) == 1 else gram.sum(0)
 
     @property
     def cross(self) -> Tensor:
         """The matrix S."""
-        return self._cross.sum(0)[..., :-1]
+        return self._kept.right.sum(0)
 
     @property
     def target_energy(self) -> Tensor:
         """``Σ s t²`` over all rows, in float64."""
-        return self._target_energy.sum(0)
+        return self._kept.target_energy.sum(0)
 
     @property
     def target_sum(self) -> Tensor:
         """``Σ s t`` over all rows, in float64."""
-        return self._target_sum.sum(0)
+        return self._kept.target_sum.sum(0)
 
     @property
     def rows(self) -> float:
         """Sum of the sample weights."""
-        return float(self._counts[:, 0].sum())
+        return self._kept.rows
 
     @property
     def weight_squares(self) -> float:
         """Sum of the squared sample weights."""
-        return float(self._counts[:, 1].sum())
+        return self._kept.squares
 
     def mean_diagonal(self) -> float:
-        """Return the mean of the diagonal of ``C``, the paper's choice of λ.
+        """Return the mean of the diagonal of ``C``, the paper's choice of λ."""
+        return float(self._diagonal().mean())
 
-        Returns
-        -------
-        float
-            The mean.
-        """
-        return float(self._diagonals().sum(0).mean())
+    def _diagonal(self) -> Tensor:
+        return torch.stack([fold.diagonal() for fold in self.moments()]).sum(0)
 
-    def _parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        return self._gram, self._cross, self._target_sum, self._target_energy, self._counts
-
-    def _diagonals(self) -> Tensor:
-        return torch.stack([self.representation.diagonal(gram) for gram in self._gram])
-
-    def _checked(
+    def _problem(
         self,
         x: Tensor,
         targets: Tensor,
         sample_weight: Tensor | None,
         routes: Tensor | Routes | None,
-    ) -> Given:
+    ) -> Problem:
         """Return validated rows with their gates."""
-        dtype, device = self.dtype, self._gram.device
-        return check_rows(
-            x, targets, self.representation, sample_weight, routes, self.out_features, dtype, device
+        problem = Problem.checked(
+            x, targets, self.representation, sample_weight, routes=routes, out=self.out_features
         )
+        if x.device != self.device:
+            raise ValueError(f"x is on {x.device}, but the sums are on {self.device}")
+        if self.representation.dtype is None and x.dtype != self.dtype:
+            raise TypeError(f"x is {x.dtype}, but the sums are {self.dtype}; convert it with .to()")
+        return problem
 
-    def _places(self, given: Given, fold: Tensor | None) -> Tensor:
+    def _places(self, problem: Problem, fold: Tensor | None) -> Tensor:
         """Return which of the kept sums each row belongs to."""
-        count = len(given.rows)
-        if len(self._gram) == 1:
-            return torch.zeros(count, dtype=torch.int64, device=given.targets.device)
+        count = len(problem)
+        if len(self._kept.gram) == 1:
+            return torch.zeros(count, dtype=torch.int64, device=self.device)
         if fold is None:
-            fold = fold_of_hashes(self.representation.hashes(given.rows), self.folds)
+            fold = fold_of_hashes(problem.hashes, self.folds)
         if not isinstance(fold, Tensor) or fold.is_floating_point():
             kind = f"{fold.dtype}" if isinstance(fold, Tensor) else type(fold).__name__
             raise TypeError(f"fold must be a tensor of integers, got {kind}")
@@ -593,31 +552,31 @@ class Sums:
             raise ValueError(f"fold must contain numbers from 0 to {self.folds - 1}")
         return (fold > 0).long() if self.held_out else fold.long()
 
-    def _accumulate(self, given: Given, places: Tensor, sign: int) -> None:
+    def _accumulate(self, problem: Problem, places: Tensor, sign: int) -> None:
         """Add rows, or subtract them, to the sums of their folds."""
-        for part in range(len(self._gram)):
-            one = len(self._gram) == 1
-            rows = given if one else given.at((places == part).nonzero().flatten())
-            for start in range(0, len(rows.targets), BLOCK_ROWS):
-                self._accumulate_block(part, rows.at(slice(start, start + BLOCK_ROWS)), sign)
+        parts = len(self._kept.gram)
+        for part in range(parts):
+            rows = problem if parts == 1 else problem[(places == part).nonzero().flatten()]
+            for start in range(0, len(rows), BLOCK_ROWS):
+                self._accumulate_block(part, rows[start : start + BLOCK_ROWS], sign)
 
-    def _accumulate_block(self, part: int, given: Given, sign: int) -> None:
-        rows, goal, exact = given.rows, given.targets, given.weights().double()
-        self._target_sum[part] += sign * (exact @ goal.double())
-        self._target_energy[part] += sign * (exact @ goal.double().square())
-        self._counts[part] += sign * torch.stack([exact.sum(), exact.square().sum()])
+    def _accumulate_block(self, part: int, problem: Problem, sign: int) -> None:
+        kept, rows, goal = self._kept, problem.rows, problem.targets
+        exact = problem.weights().double()
+        kept.target_sum[part] += sign * (exact @ goal.double())
+        kept.target_energy[part] += sign * (exact @ goal.double().square())
+        kept.counts[part] += sign * torch.stack([exact.sum(), exact.square().sum()])
         goal = torch.nn.functional.pad(goal, (0, 1), value=1.0)
         with torch.autocast(goal.device.type, enabled=False):
-            if given.sample_weight is not None:  # rows and targets times √s
-                root = given.sample_weight[:, None].sqrt()
+            if problem.sample_weight is not None:  # rows and targets times √s
+                root = problem.sample_weight[:, None].sqrt()
                 rows, goal = rows.times(root), goal * root
-            gram, cross = self._gram[part], self._cross[part]
-            self.representation.accumulate(gram, cross, rows, goal, sign)
+            self.representation.accumulate(kept.gram[part], kept.cross[part], rows, goal, sign)
 
     def _check_range(self, *energies: Tensor) -> None:
         """Raise if adding sums of squares to the present ones would leave the range of the type."""
         limits = torch.finfo(self.dtype)
-        before = float(self._diagonals().sum(0).max()), float(self.target_energy.max())
+        before = float(self._diagonal().max()), float(self.target_energy.max())
         for name, energy, old in zip(("x", "targets"), energies, before, strict=True):
             new = float(energy.max()) if len(energy) else 0.0
             if not new + old < limits.max / 4:
