@@ -107,9 +107,7 @@ class CentredTiles:
         kernels = equivalent_kernels(self.z[part].to(z), z, kinds=[self.kind], depths=[self.depth])
         block = kernels[self.kind, self.depth].double()
         block = block * self.roots[part, None] * self.roots[rows]
-        u, v = self.centring.corrections(scale=0.0)
-        left, right = torch.stack([u[part], v[part]], 1), torch.stack([v[rows], u[rows]])
-        return block.addmm_(left, right, alpha=-1)
+        return self.centring.take_out(block, part, rows, scale=0.0)
 
     def inverse(self, rows: Tensor, penalty: float) -> Operator:
         """Return ``(B Bᵀ + λI)⁻¹`` of sampled rows; this rank has a part of the rows of B."""

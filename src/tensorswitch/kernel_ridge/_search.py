@@ -112,7 +112,7 @@ class Search:
     direct_rows: int = 10_000
     memory: float = 0.0
     seed: int = 0
-    watch: Callable[[str], None] = lambda note: None
+    watch: Callable[[str], None] | None = None
 
     def fit(
         self, x: np.ndarray, targets: np.ndarray, weight: np.ndarray | None = None
@@ -158,6 +158,10 @@ class Search:
         variance = (squares.sum(0) / share.sum()).numpy()
         return SearchResult(model, found.penalty, left_out[rows.place], variance, trials.table())
 
+    def _note(self, note: str) -> None:
+        if self.watch is not None:
+            self.watch(note)
+
     def _screened(self, trials: Trials) -> Candidate:
         """Try all kernels on a few rows, then the best ones with other constants on more.
 
@@ -174,7 +178,7 @@ class Search:
         maps = [ColumnMap.fit(name, trials.sample) for name in scalings]
         shapes = list(itertools.product(self.biases[:1], self.kinds, self.depths))
         candidates = [Candidate(m, *shape) for m in maps for shape in shapes]
-        self.watch(f"{len(candidates)} kernels on {first} rows")
+        self._note(f"{len(candidates)} kernels on {first} rows")
         ranked = trials.judge(candidates, first)
         others = [
             replace(c, bias=b) for c in ranked[: SETTINGS.kept] for b in self.biases if b != c.bias
@@ -200,7 +204,7 @@ class Search:
     ) -> Candidate:
         """Learn column weights while they help, then try them with other kernels."""
         for _ in range(SETTINGS.rounds):
-            self.watch(f"column weights on {count} rows")
+            self._note(f"column weights on {count} rows")
             maps = trials.weighted(found, count, SETTINGS.powers)
             more = trials.judge([replace(found, columns=m) for m in maps], count, SETTINGS.near)[0]
             if more.judged >= found.judged:
@@ -225,7 +229,7 @@ class Search:
         (columns,) = trials.weighted(trials.solved(found, rows), rows, power)
         (found,) = trials.judge([replace(found, columns=columns)], count, (1.0,))
         for _ in range(SETTINGS.more_rounds):
-            self.watch(f"column weights on {count} rows")
+            self._note(f"column weights on {count} rows")
             (columns,) = trials.weighted(found, count, power)
             (more,) = trials.judge([replace(found, columns=columns)], count, (1.0,))
             if more.judged >= SETTINGS.gain * found.judged:
@@ -237,7 +241,7 @@ class Search:
         self, trials: Trials, c: Candidate, count: int, direct: bool
     ) -> tuple[Candidate, LeaveOneOut]:
         """Choose λ in small steps on all rows, or on those that decide."""
-        self.watch(f"penalty on {count} rows")
+        self._note(f"penalty on {count} rows")
         rows, least = trials.rows, SETTINGS.limits[0] if direct else SETTINGS.single
         known = rows.targets[:count], rows.weight[:count], rows.spread[:count]
         path = PenaltyPath(trials.centred(c, count), *known, exact=trials.fixed)
@@ -257,7 +261,7 @@ class Search:
             log.info("%d rows: conjugate gradients on kernel tiles", len(z))
 
             def watch(iteration: int, residual: float) -> None:
-                self.watch(f"iteration {iteration} on {len(z)} rows, residual {residual:.1e}")
+                self._note(f"iteration {iteration} on {len(z)} rows, residual {residual:.1e}")
 
             options = Options(memory=self.memory, seed=self.seed, watch=watch)
             solution = solve_large(z, rows.targets, c.kind, c.depth, c.penalty, weight, options)

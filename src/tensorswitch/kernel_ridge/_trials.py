@@ -91,8 +91,9 @@ def rivals_of(ranked: Sequence[Candidate]) -> list[Candidate]:
     best = ranked[0]
     ramps = best.columns.kind == "ramps"
     other = next((c for c in ranked if (c.columns.kind == "ramps") != ramps), None)
-    close = other is not None and other.judged <= SETTINGS.close * best.judged
-    return [best, other] if close else [best]
+    if other is None or other.judged > SETTINGS.close * best.judged:
+        return [best]
+    return [best, other]
 
 
 def by_error(c: Candidate) -> float:

@@ -1,4 +1,7 @@
-"""Probabilities from outputs: softmax of an affine map that stays close to a temperature."""
+"""Probabilities from outputs: softmax of an affine map that stays close to a temperature.
+
+p = softmax(T F W + b)
+"""
 
 from __future__ import annotations
 
@@ -19,23 +22,12 @@ TEMPERATURES = 0.05, 250.0
 @saved_as("calibration")
 @dataclass(frozen=True)
 class Calibration:
-    """Turn outputs into probabilities.
-
-        p = softmax(T F W + b)
+    """The temperature T, the matrix W and the offset b.
 
     Targets are smoothed as if each class had one more row that is right and one that is wrong,
     since classes without errors would otherwise call for certainty. The temperature T has the least
     log-loss; it keeps the order of the outputs. W and b then minimise the log-loss plus
     ``CLOSENESS (‖W − I‖² + ‖b‖²) / 2``, so that a rare class is not fitted to noise.
-
-    Parameters
-    ----------
-    temperature : float
-        T.
-    matrix : ndarray of shape (classes, classes)
-        W.
-    offset : ndarray of shape (classes,)
-        b.
     """
 
     temperature: float
@@ -55,13 +47,11 @@ class Calibration:
         def slope(temperature: float) -> float:  # of the log-loss, which is convex in T
             return float(weight @ ((softmax(temperature * f, axis=1) - hot) * f).sum(1))
 
-        low, high = TEMPERATURES
-        if slope(low) >= 0:
-            temperature = low
-        elif slope(high) <= 0:
+        temperature, high = TEMPERATURES
+        if slope(high) <= 0:
             temperature = high
-        else:
-            temperature = float(brentq(slope, low, high, xtol=1e-14, rtol=1e-14))
+        elif slope(temperature) < 0:
+            temperature = float(brentq(slope, temperature, high, xtol=1e-14, rtol=1e-14))
         if not affine:
             return cls(temperature, np.eye(classes), np.zeros(classes))
         f = temperature * f

@@ -33,24 +33,13 @@ class SingularError(ValueError):
 
 
 class SymmetricPanels:
-    """The lower triangle of a symmetric matrix, in panels of rows that are not initialised."""
+    """The lower triangle of a symmetric matrix, whose panels follow each other in a vector."""
 
-    def __init__(
-        self, order: int, dtype: torch.dtype, device: torch.device, panel: int = PANEL
-    ) -> None:
-        self.order = order
-        self.spans = _spans(order, panel)
-        self.panels = [empty((stop - start, stop), dtype, device) for start, stop in self.spans]
-
-    @classmethod
-    def of_vector(cls, order: int, vector: Tensor, panel: int = PANEL) -> SymmetricPanels:
-        """Return the matrix whose panels are stored one after another in a vector, as views."""
-        matrix = cls.__new__(cls)
-        matrix.order, matrix.spans = order, _spans(order, panel)
-        shapes = [(stop - start, stop) for start, stop in matrix.spans]
+    def __init__(self, order: int, vector: Tensor, panel: int = PANEL) -> None:
+        self.order, self.spans = order, _spans(order, panel)
+        shapes = [(stop - start, stop) for start, stop in self.spans]
         parts = vector.split([rows * columns for rows, columns in shapes])
-        matrix.panels = [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
-        return matrix
+        self.panels = [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
     @classmethod
     def from_rows(
@@ -65,7 +54,7 @@ class SymmetricPanels:
 
         Rows are requested in multiples of ``multiple``, for callers that compute them in blocks.
         """
-        matrix = cls(order, like.dtype, like.device, panel)
+        matrix = cls(order, empty((_length(order, panel),), like.dtype, like.device), panel)
         few = FILL_BYTES // (max(1, order) * multiple * like.element_size())
         step = max(1, few) * multiple
         for (start, stop), target in zip(matrix.spans, matrix.panels, strict=True):
@@ -136,11 +125,11 @@ class PackedPanels:
 
     def __init__(self, order: int) -> None:
         self.order = order
-        self.shape = (sum((stop - start) * stop for start, stop in _spans(order, PANEL)),)
+        self.shape: tuple[int, ...] = (_length(order, PANEL),)
 
     def view(self, gram: Tensor) -> SymmetricPanels:
         """Return the panels without copying them."""
-        return SymmetricPanels.of_vector(self.order, gram)
+        return SymmetricPanels(self.order, gram)
 
     def panels(self, gram: Tensor) -> SymmetricPanels:
         """Return a copy that can be factorised."""
@@ -223,6 +212,10 @@ class DenseFactor:
         invert = dtrtri if self.factor.dtype == torch.float64 else strtri
         inverse, _ = invert(np.asfortranarray(self.factor.cpu().numpy()), lower=1)
         return torch.from_numpy(np.einsum("ij,ij->j", inverse, inverse)).to(self.factor.device)
+
+
+def _length(order: int, panel: int) -> int:
+    return sum((stop - start) * stop for start, stop in _spans(order, panel))
 
 
 def _spans(order: int, panel: int) -> list[tuple[int, int]]:

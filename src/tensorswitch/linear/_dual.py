@@ -110,11 +110,7 @@ def solve_dual(
 def dual(
     problem: Problem, alpha: Alpha, fit_intercept: bool = False, left_out: bool = False
 ) -> tuple[Solution, Tensor | None]:
-    """Solve a validated problem.
-
-    With ``left_out``, also return the outputs for each row of the readout of all other rows, of
-    shape (rows, out), with NaN where they are not known.
-    """
+    """Choose λ and solve; with ``left_out`` as in :class:`tensorswitch.linear._solve.Solved`."""
     with torch.autocast(problem.rows.x.device.type, enabled=False):
         system = _DualSystem(problem, fit_intercept)
         values = penalties(alpha, system.mean)
@@ -173,11 +169,7 @@ class _DualSystem:
     def _centred(self, start: int, stop: int) -> Tensor:
         """Return rows of A."""
         rows = self._kernel(start, stop)
-        if not self.fit_intercept:
-            return rows
-        u, v = self.centring.corrections()
-        left, right = torch.stack([u, v], 1), torch.stack([v, u])
-        return rows.addmm_(left[start:stop], right, alpha=-1)
+        return self.centring.take_out(rows, slice(start, stop)) if self.fit_intercept else rows
 
     def solve(self, value: float) -> tuple[Solution, Tensor, CholeskyFactor]:
         """Factorise and solve for one λ, with a step of iterative refinement."""
@@ -212,7 +204,7 @@ class _DualSystem:
         errors: list[float] = []
         for value in values:
             try:
-                found = self._by_spectrum(value) if several else self._by_factor(value)
+                found = self._left_out_residuals(value, several)
             except SingularError:  # smaller values are worse conditioned, so they would fail too
                 if not errors:
                     raise
@@ -222,18 +214,15 @@ class _DualSystem:
             errors.append(found.error(self.weight, self.spread) * outputs)
         return errors
 
-    def _by_factor(self, value: float) -> LeaveOneOut:
-        _, beta, factor = self.solve(value)
-        return self.centring.result(value, beta, factor.inverse_diagonal(), self._explained())
-
-    def _by_spectrum(self, value: float) -> LeaveOneOut:
+    def _left_out_residuals(self, value: float, several: bool) -> LeaveOneOut:
+        # Zeros stand in place of targets that are constant but for rounding.
+        targets = self.targets * (self.goal != 0).any(0)
+        if not several:
+            _, beta, factor = self.solve(value)
+            return self.centring.result(value, beta, factor.inverse_diagonal(), targets)
         if not value > SETTINGS.precision * float(self.spectrum.values[-1]):
             raise _ill_conditioned(value)
-        return self.spectrum.at(value, self._explained())
-
-    def _explained(self) -> Tensor:
-        """Return the targets, with zeros in place of those that are constant but for rounding."""
-        return self.targets * (self.goal != 0).any(0)
+        return self.spectrum.path([value], targets)[0]
 
     def left_out(self, value: float, beta: Tensor, factor: CholeskyFactor) -> Tensor:
         """Return outputs for rows left out, of a sample of rows if there are many."""

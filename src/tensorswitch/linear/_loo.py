@@ -26,32 +26,20 @@ from torch import Tensor
 from tensorswitch.linear._cholesky import DenseFactor
 
 PRECISION = 2  # of the largest eigenvalue, in units of the type: a smaller λ is lost in rounding
+ALL = slice(None)
+Index = slice | Tensor
 CERTAIN = 1e-12  # of the diagonal, below which what is left of it is rounding
 
 
 @dataclass(frozen=True)
 class LeaveOneOut:
-    """A solution and its leave-one-out residuals.
+    """A solution and its leave-one-out residuals."""
 
-    Parameters
-    ----------
-    penalty : float
-        λ.
-    coef : Tensor of shape (rows, outputs)
-        α, which sums to zero with an intercept.
-    residuals : Tensor of shape (rows, outputs)
-        Target minus prediction from all other rows.
-    precision : Tensor of shape (rows,)
-        ``d_i``.
-    intercept : Tensor of shape (outputs,)
-        b; zero without one.
-    """
-
-    penalty: float
-    coef: Tensor
-    residuals: Tensor
-    precision: Tensor
-    intercept: Tensor
+    penalty: float  # λ
+    coef: Tensor  # α, (rows, outputs), which sums to zero with an intercept
+    residuals: Tensor  # target minus prediction from all other rows, (rows, outputs)
+    precision: Tensor  # d_i
+    intercept: Tensor  # (outputs,); zero without one
 
     def error(self, weight: Tensor, spread: Tensor) -> float:
         """Return the mean squared leave-one-out error over rows and outputs."""
@@ -61,27 +49,13 @@ class LeaveOneOut:
 
 @dataclass(frozen=True)
 class Centring:
-    """The direction of the intercept, and what it takes out of a kernel.
+    """The direction of the intercept, and what it takes out of a kernel."""
 
-    Parameters
-    ----------
-    roots : Tensor of shape (rows,)
-        s, the roots of the weights.
-    direction : Tensor of shape (rows,)
-        u, or zeros without an intercept.
-    sums : Tensor of shape (rows,)
-        ``S K S u``.
-    scale : float
-        τ, the mean of the diagonal of ``P S K S P``; 1 if all rows are alike.
-    alike : bool, default=False
-        Whether all rows are alike, so that ``P S K S P`` is zero but for rounding.
-    """
-
-    roots: Tensor
-    direction: Tensor
-    sums: Tensor
-    scale: float
-    alike: bool = False
+    roots: Tensor  # s, the roots of the weights
+    direction: Tensor  # u, or zeros without an intercept
+    sums: Tensor  # S K S u
+    scale: float  # τ, the mean of the diagonal of P S K S P; 1 if all rows are alike
+    alike: bool = False  # so that P S K S P is zero but for rounding
 
     @classmethod
     def of(
@@ -102,10 +76,14 @@ class Centring:
         positive = mean > 16 * torch.finfo(dtype or trace.dtype).eps * whole
         return cls(roots, u, sums, mean if positive else 1.0, not positive)
 
-    def corrections(self, scale: float | None = None) -> tuple[Tensor, Tensor]:
-        """Return ``u`` and v with ``A = S K S − u vᵀ − v uᵀ``."""
+    def take_out(
+        self, block: Tensor, rows: Index = ALL, columns: Index = ALL, scale: float | None = None
+    ) -> Tensor:
+        """Turn a block of ``S K S`` into one of ``A = S K S − u vᵀ − v uᵀ``, in place."""
         u, along = self.direction, self.scale if scale is None else scale
-        return u, self.sums - 0.5 * (u @ self.sums + along) * u
+        v = self.sums - 0.5 * (u @ self.sums + along) * u
+        left, right = torch.stack([u[rows], v[rows]], 1), torch.stack([v[columns], u[columns]])
+        return block.addmm_(left, right, alpha=-1)
 
     def project(self, v: Tensor) -> Tensor:
         """Return ``P v``."""
@@ -137,15 +115,7 @@ class Centring:
 
 @dataclass(frozen=True)
 class Centred:
-    """A kernel matrix that is held as a whole, centred: ``A``.
-
-    Parameters
-    ----------
-    matrix : Tensor of shape (rows, rows)
-        A.
-    centring : Centring
-        What was taken out.
-    """
+    """A kernel matrix that is held as a whole, centred: ``A``."""
 
     matrix: Tensor
     centring: Centring
@@ -159,12 +129,10 @@ class Centred:
             kernel *= roots
         trace = kernel.diagonal().sum()
         centring = Centring.of(weight, len(kernel), trace, lambda u: kernel @ u, intercept)
-        u, v = centring.corrections()
         if centring.alike:
-            kernel.zero_().addr_(u, u)
+            kernel.zero_().addr_(centring.direction, centring.direction)
         elif intercept:
-            kernel.addr_(u, v, alpha=-1)
-            kernel.addr_(v, u, alpha=-1)
+            centring.take_out(kernel)
         return cls(kernel, centring)
 
     @property
@@ -175,8 +143,8 @@ class Centred:
     def single(self) -> Centred:
         """Return the same in float32, in which errors are found in half the time."""
         c = self.centring
-        parts = (c.roots.float(), c.direction.float(), c.sums.float(), c.scale, c.alike)
-        return Centred(self.matrix.float(), Centring(*parts))
+        vectors = c.roots.float(), c.direction.float(), c.sums.float()
+        return Centred(self.matrix.float(), Centring(*vectors, c.scale, c.alike))
 
     def factorise(self, penalty: float) -> DenseFactor:
         """Return the Cholesky factor of ``A + λI``."""
@@ -190,13 +158,7 @@ class Centred:
 
 
 class Spectrum:
-    """Solutions and leave-one-out residuals of any λ from one eigendecomposition of A.
-
-    Parameters
-    ----------
-    centred : Centred
-        The centred kernel matrix.
-    """
+    """Solutions and leave-one-out residuals of any λ from one eigendecomposition of A."""
 
     def __init__(self, centred: Centred) -> None:
         self.centring = centred.centring
@@ -208,18 +170,13 @@ class Spectrum:
         """The least λ that is not lost in rounding errors."""
         return PRECISION * torch.finfo(self.values.dtype).eps * float(self.values[-1])
 
-    def at(self, penalty: float, targets: Tensor) -> LeaveOneOut:
-        """Return the solution and its residuals for one λ."""
-        return self.path([penalty], targets)[0]
-
     def path(self, penalties: Sequence[float], targets: Tensor) -> list[LeaveOneOut]:
         """Return the solutions of several λ."""
-        inverse = 1 / (self.values[:, None] + self.values.new_tensor(penalties))
-        diagonals = self.vectors.square() @ inverse
-        rotated = self.vectors.t() @ self.centring.goal(targets)
+        inverses = 1 / (self.values.new_tensor(penalties)[:, None] + self.values)
+        diagonals = self.vectors.square() @ inverses.t()
+        rotated, centring = self.vectors.t() @ self.centring.goal(targets), self.centring
         found = []
-        for i, penalty in enumerate(penalties):
-            beta = self.vectors @ (rotated * inverse[:, i : i + 1])
-            beta = self.centring.project(beta)
-            found.append(self.centring.result(penalty, beta, diagonals[:, i], targets))
+        for penalty, inverse, diagonal in zip(penalties, inverses, diagonals.t(), strict=True):
+            beta = centring.project(self.vectors @ (rotated * inverse[:, None]))
+            found.append(centring.result(penalty, beta, diagonal, targets))
         return found

@@ -21,13 +21,7 @@ from tensorswitch.linear._copies import Copies
 from tensorswitch.linear._penalty import Alpha, effective_rows, least_error, log, penalties
 from tensorswitch.linear._preconditioners import SETTINGS as SAMPLES
 from tensorswitch.linear._preconditioners import SampledRows, kronecker_inverse
-from tensorswitch.linear._problem import (
-    Gates,
-    Problem,
-    Solution,
-    check_some_rows,
-    column_energies,
-)
+from tensorswitch.linear._problem import Gates, Problem, Solution, check_some_rows, column_energies
 from tensorswitch.linear._ranks import Ranks
 from tensorswitch.linear._rows import fold_of_hashes
 from tensorswitch.linear._streaming import FOLDS, judged_folds
@@ -178,11 +172,7 @@ def matrix_free(
     ranks: Ranks | None = None,
     left_out: bool = False,
 ) -> tuple[Solution, Tensor | None]:
-    """Choose λ and solve a validated problem whose rows are shared by some ranks.
-
-    With ``left_out``, also return the outputs for rows of readouts that have not seen them, of
-    shape (rows, out), with NaN where they are not known.
-    """
+    """Choose λ and solve; with ``left_out`` as in :class:`tensorswitch.linear._solve.Solved`."""
     with torch.autocast(problem.targets.device.type, enabled=False):
         system = _System(problem, alpha, options, ranks or Ranks())
         values, outputs = system.values, None

@@ -65,7 +65,7 @@ class PackedPairs:
 
     def __init__(self, units: int, inputs: int) -> None:
         self.units, self.inputs = units, inputs
-        self.shape = (units * (units + 1) // 2, inputs * (inputs + 1) // 2)
+        self.shape: tuple[int, ...] = units * (units + 1) // 2, inputs * (inputs + 1) // 2
 
     def rows(self, gram: Tensor) -> Callable[[int, int], Tensor]:
         """Return a function that unpacks rows ``start`` to ``stop`` of the full matrix."""

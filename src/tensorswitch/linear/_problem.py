@@ -155,7 +155,7 @@ class Solution(NamedTuple):
         return self._replace(weight=weight)
 
     def outputs(self, representation: Representation, rows: RowsOf) -> Tensor:
-        """Return ``Wᵀ φ(x) + c`` for each row.
+        """Return ``Wᵀ φ(x) + c`` for each row, of shape (rows, out).
 
         Parameters
         ----------
@@ -163,10 +163,6 @@ class Solution(NamedTuple):
             The map φ.
         rows : RowsOf
             The rows.
-
-        Returns
-        -------
-        Tensor of shape (rows, out)
         """
         with torch.autocast(rows.x.device.type, enabled=False):
             flat = self.weight.reshape(-1, self.weight.shape[-1])

@@ -119,7 +119,7 @@ class Representation(ABC):
         """
 
     def apply(self, rows: RowsOf, weight: Tensor) -> Tensor:
-        """Return ``φ(X) W``, in blocks of rows.
+        """Return ``φ(X) W``, of shape (rows, out), in blocks of rows.
 
         Parameters
         ----------
@@ -127,16 +127,12 @@ class Representation(ABC):
             The rows.
         weight : Tensor of shape (features, out)
             W.
-
-        Returns
-        -------
-        Tensor of shape (rows, out)
         """
         parts = [self._apply(rows[part], weight) for part in self._blocks(rows, weight.shape[1])]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def adjoint(self, rows: RowsOf, errors: Tensor) -> Tensor:
-        """Return ``φ(X)ᵀ R``, summed over blocks of rows.
+        """Return ``φ(X)ᵀ R``, of shape (features, out), summed over blocks of rows.
 
         Parameters
         ----------
@@ -144,10 +140,6 @@ class Representation(ABC):
             The rows.
         errors : Tensor of shape (rows, out)
             R.
-
-        Returns
-        -------
-        Tensor of shape (features, out)
         """
         result = errors.new_zeros(self.features, errors.shape[1])
         for part in self._blocks(rows, errors.shape[1]):
@@ -165,10 +157,6 @@ class Representation(ABC):
             W.
         change : callable, optional
             ``change(part, outputs)`` replaces the outputs of some rows on the way.
-
-        Returns
-        -------
-        Tensor of shape (features, out)
         """
         result = torch.zeros_like(weight)
         for part in self._blocks(rows, weight.shape[1]):
@@ -178,7 +166,7 @@ class Representation(ABC):
         return result
 
     def gram(self, rows: RowsOf, other: RowsOf | None = None) -> Tensor:
-        """Return ``φ(X) φ(Y)ᵀ = (X Yᵀ) ∘ Π_l (H_l G_lᵀ)``.
+        """Return ``φ(X) φ(Y)ᵀ = (X Yᵀ) ∘ Π_l (H_l G_lᵀ)``, of shape (rows, other rows).
 
         Parameters
         ----------
@@ -186,10 +174,6 @@ class Representation(ABC):
             X, with gates H.
         other : RowsOf, optional
             Y, with gates G; by default X.
-
-        Returns
-        -------
-        Tensor of shape (rows, other rows)
         """
         other = rows if other is None else other
         kernel = rows.x @ other.x.t()
@@ -205,14 +189,10 @@ class Representation(ABC):
 
         Parameters
         ----------
-        gram : Tensor of shape ``gram_shape``
-            The sums of products of features, packed.
-        cross : Tensor of shape (features, out)
-            The sums of products with targets.
-        rows : RowsOf
-            The rows, times the root of their weights.
-        targets : Tensor of shape (rows, out)
-            The targets, times the root of their weights.
+        gram, cross : Tensor of shape ``gram_shape`` and (features, out)
+            The sums of products of features, packed, and of products with targets.
+        rows, targets : RowsOf and Tensor of shape (rows, out)
+            Rows and targets, times the roots of their weights.
         sign : {1, -1}, default=1
             −1 subtracts the rows.
         """

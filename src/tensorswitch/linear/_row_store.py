@@ -37,13 +37,11 @@ class StoredRows:
 
         (Σ s z zᵀ + λI) W = Σ s z tᵀ
 
-    Where :class:`Sums` of :class:`Columns` needs ``features² / 2`` numbers, this needs
-    ``rows · features`` in half precision, in memory if they fit and else in a temporary file. Each
-    column is scaled by a power of two before it is rounded, so that 11 bits are kept at any scale.
-    It is for more than some 30,000 features, whose Gram matrix takes long or does not fit into
-    memory; below, the sums are faster, and their rows can be merged and removed. Each iteration
-    reads all rows once. The preconditioner is the Gram matrix of up to 8,192 rows, as in
-    :func:`solve_matrix_free`.
+    This needs ``rows · features`` numbers in half precision, in memory if they fit and else in a
+    temporary file, where :class:`Sums` need ``features² / 2``. Each column is scaled by a power of
+    two before it is rounded, so that 11 bits are kept at any scale. It is for more than some 30,000
+    features; below, the sums are faster, and their rows can be merged and removed. Each iteration
+    reads all rows once. The preconditioner is that of :func:`solve_matrix_free`.
 
     Parameters
     ----------
@@ -106,24 +104,17 @@ class StoredRows:
         sample_weight: Tensor | None = None,
         hashes: Tensor | None = None,
     ) -> StoredRows:
-        """Add rows.
+        """Add rows and return the same object.
 
         Parameters
         ----------
-        z : Tensor of shape (rows, features)
-            Their features.
-        targets : Tensor of shape (rows, out_features)
-            Their targets.
+        z, targets : Tensor of shape (rows, features) and (rows, out_features)
+            Their features and targets.
         sample_weight : Tensor of shape (rows,), optional
             Their weights, 1 by default.
         hashes : Tensor of int64 of shape (rows,), optional
             Rows of equal hashes are left out together when λ is chosen. By default hashes of the
             features; see :func:`fold_of_rows`.
-
-        Returns
-        -------
-        StoredRows
-            The same object.
 
         Raises
         ------

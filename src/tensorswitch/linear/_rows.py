@@ -40,7 +40,7 @@ def row_hashes(x: Tensor) -> Tensor:
 
 
 def fold_of_rows(x: Tensor, folds: int) -> Tensor:
-    """Return the fold of each row, ``hash(row) mod folds``.
+    """Return the fold of each row from 0, ``hash(row) mod folds``, in int64.
 
     Parameters
     ----------
@@ -48,11 +48,6 @@ def fold_of_rows(x: Tensor, folds: int) -> Tensor:
         The rows.
     folds : int
         Number of folds.
-
-    Returns
-    -------
-    Tensor of shape (rows,)
-        Folds from 0, in int64.
 
     Examples
     --------

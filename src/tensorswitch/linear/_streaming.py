@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -78,6 +78,10 @@ class Moments:
     def __getitem__(self, fold: int) -> Moments:
         return Moments(self.packing, *(tensor[fold] for tensor in self.tensors().values()))
 
+    def copy(self) -> Moments:
+        """Return sums with memory of their own."""
+        return Moments(self.packing, *(tensor.clone() for tensor in self.tensors().values()))
+
     @property
     def right(self) -> Tensor:
         """``S = Σ s z tᵀ``."""
@@ -103,11 +107,15 @@ class Moments:
         """Add sums of different rows."""
         if len(parts) == 1:
             return parts[0]
-        total = {name: tensor.clone() for name, tensor in parts[0].tensors().items()}
+        total = parts[0].copy()
         for part in parts[1:]:
-            for name, tensor in part.tensors().items():
-                total[name] += tensor
-        return replace(parts[0], **total)
+            total.add(part)
+        return total
+
+    def add(self, other: Moments) -> None:
+        """Add sums of other rows, in place."""
+        for mine, theirs in zip(self.tensors().values(), other.tensors().values(), strict=True):
+            mine += theirs
 
     def diagonal(self) -> Tensor:
         """Return the diagonal of C, in float64."""

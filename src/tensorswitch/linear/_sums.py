@@ -133,14 +133,12 @@ class Sums:
         routes: Tensor | Routes | None = None,
         forget: bool = True,
     ) -> Self:
-        """Add rows to the sums, which stay unchanged if the rows are invalid.
+        """Add rows and return the sums, which stay unchanged if the rows are invalid.
 
         Parameters
         ----------
-        x : Tensor of shape (rows, n_0)
-            The inputs.
-        targets : Tensor of shape (rows, out_features)
-            The targets.
+        x, targets : Tensor of shape (rows, n_0) and (rows, out_features)
+            The inputs and targets.
         sample_weight : Tensor of shape (rows,), optional
             Weights of the rows, 1 by default.
         fold : Tensor of shape (rows,), optional
@@ -198,23 +196,17 @@ class Sums:
         *,
         routes: Tensor | Routes | None = None,
     ) -> Self:
-        """Subtract rows that were added before, as if they had never been there.
+        """Subtract rows as if they had never been added, and return the sums.
 
-        The sums then differ from those of the other rows by rounding errors only, so float64 is
+        They then differ from those of the other rows by rounding errors only, so float64 is
         advisable.
 
         Parameters
         ----------
-        x : Tensor of shape (rows, n_0)
-            The inputs.
-        targets : Tensor of shape (rows, out_features)
-            The targets.
-        sample_weight : Tensor of shape (rows,), optional
-            The weights they were added with, 1 by default.
-        fold : Tensor of shape (rows,), optional
-            The folds they were added to, by default a hash of the row.
-        routes : bool Tensor of shape (rows, units) or Routes, optional
-            The gates they were added with, where the representation has no weights for them.
+        x, targets : Tensor of shape (rows, n_0) and (rows, out_features)
+            The inputs and targets.
+        sample_weight, fold, routes : optional
+            What they were added with; see :meth:`update`.
 
         Raises
         ------
@@ -293,7 +285,7 @@ class Sums:
         return [self._kept[part] for part in range(len(self._kept.gram))]
 
     def merge(self, other: Self) -> Self:
-        """Add the sums of other rows.
+        """Add the sums of other rows, and return these.
 
         Parameters
         ----------
@@ -317,21 +309,14 @@ class Sums:
             raise ValueError(f"the sums are on {self.device} and {other.device}")
         self._check_range(other._diagonal(), other.target_energy)
         self._torn = True
-        theirs = other._kept.tensors()
-        for name, mine in self._kept.tensors().items():
-            mine += theirs[name]
+        self._kept.add(other._kept)
         self._torn = False
         return self
 
     def all_reduce(self) -> Self:
-        """Sum over all ranks of ``torch.distributed``.
+        """Sum over all ranks of ``torch.distributed``, which then hold the same sums.
 
-        Each rank updates with its own rows first. Afterwards all ranks hold the same sums.
-
-        Raises
-        ------
-        ValueError
-            If there is no process group. The sums stay as they are.
+        Each rank updates with its own rows first.
         """
         from torch import distributed
 
@@ -357,13 +342,12 @@ class Sums:
         columns : sequence of int
             For each new output, the old one it comes from.
         signs : sequence of float
-            Its factors. A factor of 0 gives a constant target, such as −1 for a class that no row
-            belonged to.
+            Its factors; 0 gives a constant target, such as −1 for a class without rows.
         offsets : sequence of float
             What is added.
         """
         self._check_whole()
-        kept, result = self._kept, copy(self)
+        kept, result = self._kept.copy(), copy(self)
         sign = torch.tensor(signs, dtype=torch.float64, device=self.device)
         offset = torch.tensor(offsets, dtype=torch.float64, device=self.device)
         index = torch.tensor(columns, device=self.device)
@@ -372,18 +356,16 @@ class Sums:
         cross = kept.cross[..., index] * sign.to(z) + z * offset.to(z)
         result._kept = replace(
             kept,
-            gram=kept.gram.clone(),
             cross=torch.cat([cross, z], dim=-1),
             target_sum=sums + rows * offset,
             target_energy=energy + 2 * offset * sums + rows * offset**2,
-            counts=kept.counts.clone(),
         )
         return result
 
     def copy(self) -> Self:
         """Return sums with memory of their own."""
-        result, kept = copy(self), self._kept.tensors()
-        result._kept = replace(self._kept, **{name: kept[name].clone() for name in kept})
+        result = copy(self)
+        result._kept = self._kept.copy()
         return result
 
     def empty(self, out_features: int | None = None) -> Self:
@@ -464,7 +446,7 @@ class Sums:
                 raise ValueError(f"{name} contains NaN or infinity")
         if (parts["counts"] < 0).any():
             raise ValueError(f"the number of rows is {float(parts['counts'][:, 0].sum())}")
-        result._kept = replace(result._kept, **parts)
+        result._kept = Moments(result.representation.packing, **parts)
         return result
 
     @property
