@@ -20,6 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from tensorswitch.kernel_ridge._trials import Candidate
 from tensorswitch.kernels import KernelTiles, diagonal_factor, equivalent_kernels
 from tensorswitch.linear import SingularError
 from tensorswitch.linear._cg import Operator, conjugate_gradients
@@ -75,9 +76,7 @@ class Expansion(NamedTuple):
 class CentredTiles:
     """``A v`` by tiles, and the columns of A that belong to sampled rows."""
 
-    def __init__(
-        self, z: Tensor, kind: str, depth: int, weight: Tensor | None, keep: bool = False
-    ) -> None:
+    def __init__(self, z: Tensor, kind: str, depth: int, weight: Tensor | None, keep: bool) -> None:
         self.z, self.kind, self.depth, self.ranks = z, kind, depth, Ranks.found()
         share = {"part": self.ranks.rank, "parts": self.ranks.count}
         self.tiles = KernelTiles(z, kind, depth, keep=keep, **share)
@@ -146,38 +145,25 @@ class _DivergedError(Exception):
 
 
 def solve_large(
-    z: Tensor,
-    targets: Tensor,
-    kind: str,
-    depth: int,
-    multiple: float,
-    weight: Tensor | None,
-    options: Options,
+    z: Tensor, targets: Tensor, c: Candidate, weight: Tensor | None, options: Options
 ) -> Expansion:
-    """Solve by conjugate gradients; λ is a multiple of the mean diagonal of the centred kernel."""
-    known = kind, depth, multiple, weight, options
+    """Solve by conjugate gradients for the kernel and the penalty of a candidate."""
     try:
-        return _solve(z, targets, *known)
+        return _solve(z, targets, c, weight, options)
     except _DivergedError:
         log.info("λ is too small for tiles in float32; starting again in float64")
     # Outside of the clause: tiles and preconditioner, most of the memory, are free by now.
-    found = _solve(z.double(), targets, *known)
+    found = _solve(z.double(), targets, c, weight, options)
     return Expansion(found.coef.to(z), found.intercept.to(z), found.penalty)
 
 
 def _solve(
-    z: Tensor,
-    targets: Tensor,
-    kind: str,
-    depth: int,
-    multiple: float,
-    weight: Tensor | None,
-    options: Options,
+    z: Tensor, targets: Tensor, c: Candidate, weight: Tensor | None, options: Options
 ) -> Expansion:
     count, keep = options.sample(len(z), targets.shape[1], z.dtype)
-    kernel = CentredTiles(z, kind, depth, weight, keep)
+    kernel = CentredTiles(z, c.kind, c.depth, weight, keep)
     centring = kernel.centring
-    penalty = multiple * centring.scale
+    penalty = c.penalty * centring.scale
     generator = torch.Generator("cpu").manual_seed(options.seed)
     rows = torch.randperm(len(z), generator=generator, device="cpu")[:count].to(z.device)
     inverse = kernel.inverse(rows, penalty)

@@ -19,27 +19,28 @@ class PenaltyPath:
     def __init__(
         self, centred: Centred, targets: Tensor, weight: Tensor, spread: Tensor, exact: bool
     ) -> None:
-        self.whole = centred, targets, weight
-        self.spread, self.errors = spread, dict[float, float]()
+        self.whole, self.spread = (centred, targets, weight), spread
         self.single = None if exact else (centred.single(), targets.float(), weight.float())
+        self.errors: dict[float, float] = {}
         self.found: dict[float, LeaveOneOut] = {}
 
     def at(self, penalty: float) -> LeaveOneOut:
         """Return the solution of one λ, in float64."""
         if penalty not in self.found:
-            centred, targets, weight = self.whole
-            found = centred.at(penalty * centred.scale, targets)
-            self.found[penalty] = found
-            self.errors[penalty] = found.error(weight, self.spread)
+            self.found[penalty] = self._judged(self.whole, penalty)
         return self.found[penalty]
+
+    def _judged(self, known: tuple[Centred, Tensor, Tensor], penalty: float) -> LeaveOneOut:
+        centred, targets, weight = known
+        found = centred.at(penalty * centred.scale, targets)
+        self.errors[penalty] = found.error(weight, self.spread)
+        return found
 
     def add(self, penalty: float) -> None:
         """Find the error of one λ, which is infinite if λ is too small for working precision."""
         try:
             if self.single is not None and penalty >= SETTINGS.single:
-                centred, targets, weight = self.single
-                found = centred.at(penalty * centred.scale, targets)
-                self.errors[penalty] = found.error(weight, self.spread)
+                self._judged(self.single, penalty)
             else:
                 self.at(penalty)
         except SingularError:

@@ -264,7 +264,7 @@ class Search:
                 self._note(f"iteration {iteration} on {len(z)} rows, residual {residual:.1e}")
 
             options = Options(memory=self.memory, seed=self.seed, watch=watch)
-            solution = solve_large(z, rows.targets, c.kind, c.depth, c.penalty, weight, options)
+            solution = solve_large(z, rows.targets, c, weight, options)
         # In the layout of files, so that a loaded model predicts the same to the last bit.
         coef, intercept = solution.coef.contiguous(), solution.intercept
         kernel = c.columns, c.bias, c.kind, c.depth

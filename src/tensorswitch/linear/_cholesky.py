@@ -94,10 +94,10 @@ class SymmetricPanels:
                 elif place < start:
                     panel[:, place] = 0
 
-    def add_products(self, left: Tensor, right: Tensor, factor: float = 1.0) -> None:
-        """Add ``factor · leftᵀ right``, a symmetric product, with half of its operations."""
+    def add_products(self, z: Tensor, factor: float) -> None:
+        """Add ``factor · zᵀ z`` with half of its operations."""
         for (start, stop), panel in zip(self.spans, self.panels, strict=True):
-            panel.addmm_(left[:, start:stop].mT, right[:, :stop], alpha=factor)
+            panel.addmm_(z[:, start:stop].mT, z[:, :stop], alpha=factor)
 
     def cholesky(self, shift: float = 0.0) -> CholeskyFactor:
         """Factorise ``A + shift · I``, overwriting the matrix."""

@@ -56,7 +56,7 @@ class Columns(Representation):
     ) -> None:
         """Add ``XᵀX`` and ``XᵀT`` in the type of the sums."""
         z, targets = rows.x.to(gram.dtype), targets.to(gram.dtype)
-        self.packing.view(gram).add_products(z, z, sign)
+        self.packing.view(gram).add_products(z, sign)
         cross.addmm_(z.t(), targets, alpha=sign)
 
     def differences(self, other: Representation) -> str:

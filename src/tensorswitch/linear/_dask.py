@@ -1,7 +1,4 @@
-"""Sums of data on a Dask cluster.
-
-Each partition is summed on the worker that holds it, and the sums are merged in a tree.
-"""
+"""Sums of data on a Dask cluster: each worker sums its chunks, and a tree merges the sums."""
 
 from __future__ import annotations
 
@@ -27,8 +24,7 @@ def sum_on_dask(
 ) -> Sums:
     """Sum ``C = Σ s z zᵀ`` and ``S = Σ s z tᵀ`` over the chunks of Dask arrays.
 
-    The sums are computed on the current Dask cluster, or in threads of this process if there is
-    none.
+    The sums are computed on the current Dask cluster, or else in threads of this process.
 
     Parameters
     ----------
@@ -52,10 +48,8 @@ def sum_on_dask(
 
     Raises
     ------
-    TypeError
-        If an argument is not a Dask array.
-    ValueError
-        If the shapes are inconsistent or the rows contain NaN or infinity.
+    TypeError, ValueError
+        If an argument is not a Dask array, shapes are inconsistent, or rows are not finite.
 
     Notes
     -----
@@ -73,27 +67,23 @@ def sum_on_dask(
     """
     from dask.delayed import delayed
 
-    for name, array, axes in (
-        ("x", x, 2),
-        ("targets", targets, 2),
-        ("sample_weight", sample_weight, 1),
-    ):
-        if array is not None and not hasattr(array, "to_delayed"):
+    given = {"x": (x, 2), "targets": (targets, 2), "sample_weight": (sample_weight, 1)}
+    if sample_weight is None:
+        del given["sample_weight"]
+    for name, (array, axes) in given.items():
+        if not hasattr(array, "to_delayed"):
             raise TypeError(
                 f"{name} must be a Dask array, got {type(array).__name__}; "
                 "convert it with dask.array.from_array()"
             )
-        if array is not None and array.ndim != axes:
+        if array.ndim != axes:
             raise ValueError(f"{name} must have {axes} axes, got shape {array.shape}")
-    rows = x.chunks[0]
-    for name, array in (("targets", targets), ("sample_weight", sample_weight)):
-        if array is not None and len(array) != len(x):
+        if len(array) != len(x):
             raise ValueError(f"x has {len(x)} rows but {name} has {len(array)}")
     if split_every < 2:
         raise ValueError(f"split_every must be at least 2, got {split_every}")
-    parts = [x.rechunk({1: -1}), targets.rechunk({0: rows, 1: -1})]
-    if sample_weight is not None:
-        parts.append(sample_weight.rechunk({0: rows}))
+    rows = x.chunks[0]
+    parts = [a.rechunk({0: rows, 1: -1} if n == 2 else {0: rows}) for a, n in given.values()]
     dtype = dtype or representation.dtype or torch.float32
     shared = delayed(representation)
     add, join = delayed(_sum), delayed(_merge)

@@ -101,10 +101,9 @@ def solve_matrix_free(
         more than 20,000 rows. Each starts from the solution of the next larger one.
     sample_weight : Tensor of shape (rows,), optional
         Weights of the rows, 1 by default.
-    tol : float, default=1e-3
-        Stop when the norm of the residual relative to ``Zᵀ T`` is at most ``tol`` for every output.
-    max_iter : int, default=500
-        Maximum number of iterations. A warning is logged if they do not reach ``tol``.
+    tol, max_iter : float, default=1e-3, and int, default=500
+        Stop when the norm of the residual relative to ``Zᵀ T`` is at most ``tol`` for every output,
+        or with a warning after ``max_iter`` iterations.
     start : Tensor of shape (n_L, …, n_1, n_0, out), optional
         Weights to start from, such as the solution for a similar λ. By default zero.
     distributed : bool, default=False
@@ -131,12 +130,10 @@ def solve_matrix_free(
 
     Notes
     -----
-    One preconditioner treats inputs and gates as independent, which makes the Gram matrix a
-    Kronecker product of small matrices. Its inverse is cheap and handles the directions that all
-    units share. The other is the Gram matrix of a sample of rows, as in [1]_, and needs far fewer
-    iterations if the sample is larger than the effective number of features at this λ. If λ = 0
-    leaves the solution undetermined, conjugate gradients return one of the solutions, whereas the
-    direct solvers raise an error.
+    The Kronecker preconditioner treats inputs and gates as independent, and its inverse is cheap.
+    The other is the Gram matrix of a sample of rows, as in [1]_, and needs far fewer iterations if
+    the sample is larger than the effective number of features at this λ. If λ = 0 leaves the
+    solution undetermined, one of the solutions is returned, where the direct solvers raise.
 
     References
     ----------
@@ -263,24 +260,17 @@ class _System:
 
     def sides(self, keep: Tensor | None = None) -> _Sides:
         """Return the right-hand side of all rows, or of each of several sets."""
-        sets = 1 if keep is None else keep.shape[1]
-        weights = self.weights.double()[:, None] * (1 if keep is None else keep)
-        goal = self.targets[:, None, :].expand(-1, sets, -1)
-        feature_mean = target_mean = None
+        mask = self.like.new_ones(len(self.targets), 1) if keep is None else keep
+        goal, feature_mean, target_mean = self.targets[:, None, :], None, None
         if self.feature_mean is not None:
-            n = weights.new_tensor([self.weight_sum])
-            if keep is not None:
-                n = self.ranks.total(weights.sum(0)).clamp_min(1e-300)
-            sums = self.ranks.total(weights.t() @ self.targets.double())
-            target_mean = sums / n[:, None]
+            weights = self.weights.double()[:, None] * mask
+            n = self.ranks.total(weights.sum(0)).clamp_min(1e-300)
+            target_mean = self.ranks.total(weights.t() @ self.targets.double()) / n[:, None]
             goal = goal - target_mean.to(goal)
-            if keep is None:
-                feature_mean = self.feature_mean[:, None].to(self.like)
-            else:
-                feature_mean = (self._adjoint(keep).double() / n).to(self.like)
-        if keep is not None:
-            goal = goal * keep[:, :, None]
-        return _Sides(keep, self._adjoint(goal.flatten(1)), feature_mean, target_mean)
+            mean = self.feature_mean[:, None] if keep is None else self._adjoint(mask).double() / n
+            feature_mean = mean.to(self.like)
+        goal = (goal * mask[:, :, None]).flatten(1)
+        return _Sides(keep, self._adjoint(goal), feature_mean, target_mean)
 
     def run(
         self, sides: _Sides, value: float, start: Tensor | None, tol: float

@@ -175,12 +175,8 @@ class StoredRows:
             The penalty λ, or several of which the one of least error on rows left out is taken.
         fit_intercept : bool, default=False
             Whether to add an intercept that is not penalised.
-        tol : float, default=1e-3
-            Stop when the norm of the residual relative to ``Zᵀ T`` is at most ``tol``.
-        max_iter : int, default=500
-            Maximum number of iterations.
-        watch : callable, optional
-            Called with a note on the residual after each iteration.
+        tol, max_iter, watch : optional
+            As for :func:`solve_matrix_free`.
         left_out : bool, default=False
             Whether outputs for rows left out are wanted, even for a single λ.
 

@@ -38,16 +38,13 @@ class Folds(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Solved:
-    """A solution and how it was found.
-
-    ``sums`` are those of the streaming solver; ``left_out`` are outputs for rows of readouts that
-    have not seen them, (rows, out), NaN where they are not known. The streaming solver leaves them
-    to its sums.
-    """
+    """A solution and how it was found."""
 
     solution: Solution
     solver: str
-    sums: Sums | None = None
+    sums: Sums | None = None  # of the streaming solver
+    # Outputs for rows of readouts that have not seen them, (rows, out), NaN where they are not
+    # known. The streaming solver leaves them to its sums.
     left_out: Tensor | None = None
 
 
@@ -358,8 +355,7 @@ def choose_solver(
     dtype : torch.dtype, default=torch.float32
         Data type of the rows.
     in_chunks : bool, default=False
-        Whether the rows arrive in chunks, which only the streaming solver supports. It only affects
-        the advice in the error message.
+        Whether the rows arrive in chunks, which only affects the advice in the error message.
     alphas : int, default=1
         Number of values of λ to choose from.
     sums : int, default=1
@@ -373,8 +369,7 @@ def choose_solver(
     Raises
     ------
     MemoryError
-        If no permitted solver fits into the budget. The message says how much memory is needed and
-        which other solvers would fit.
+        If no permitted solver fits. The message says which others would.
 
     Examples
     --------
