@@ -30,6 +30,7 @@ def test_the_direct_solution(kind, weighted, memory):
     assert sum(note.startswith("iteration") for note in notes) < 20
     np.testing.assert_allclose(large.model.noise, direct.model.noise, rtol=1e-5)
     np.testing.assert_allclose(large.left_out, direct.left_out, rtol=1e-9)
+    np.testing.assert_allclose(large.model.variance(x), direct.model.variance(x), rtol=1e-3)
     difference = large.model(x) - direct.model(x)
     assert np.sqrt(np.square(difference).mean()) < 5e-3 * y.std()  # the tolerance of the residual
 

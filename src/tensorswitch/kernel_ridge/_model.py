@@ -125,7 +125,7 @@ class KernelModel:
         """
         rows = len(self.support)
         gram = self.kernel(self.support)
-        roots = gram.new_ones(rows) if self.weight is None else self.weight.sqrt()
+        roots = gram.new_ones(rows) if self.weight is None else self.weight.to(gram).sqrt()
         share = roots.square() / rows
         means = gram @ share
         mean = float(share @ means)
