@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -100,14 +100,12 @@ class KernelModel:
     def contributions(self, z: Tensor) -> Tensor:
         """Return ``z_j ∂f/∂z_j``, which add up to ``f − b``: kernels are homogeneous in z.
 
+        They have the shape (rows, outputs, columns + 1).
+
         Parameters
         ----------
         z : Tensor of shape (rows, columns + 1)
             Scaled rows.
-
-        Returns
-        -------
-        Tensor of shape (rows, outputs, columns + 1)
         """
         found = gradients(z, self.support, self.coef, self.kind, self.depth)
         return torch.stack([gradient * z for gradient in found], dim=1)
@@ -148,7 +146,7 @@ class KernelModel:
 
     def state(self) -> dict[str, Any]:
         """Return the fields."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return dict(vars(self))
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:

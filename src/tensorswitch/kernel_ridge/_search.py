@@ -41,8 +41,8 @@ class SearchResult:
     alpha : float
         λ in multiples of the mean diagonal of the centred kernel matrix.
     left_out : ndarray of shape (rows, outputs)
-        The prediction of each row from a model fitted to all rows that differ from it; nan for rows
-        outside of the sample on which λ was chosen.
+        The prediction of each row from all rows that differ from it; nan outside of the sample on
+        which λ was chosen.
     variance : ndarray of shape (outputs,)
         Of a Gaussian process with this kernel, by the leave-one-out residuals.
     candidates : dict of lists
@@ -127,10 +127,6 @@ class Search:
             Their targets, centred and of similar size.
         weight : ndarray of shape (rows,), optional
             Weights of the rows, above zero.
-
-        Returns
-        -------
-        SearchResult
 
         Raises
         ------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 import numpy as np
 import torch
@@ -86,6 +87,9 @@ class Candidate:
         return self.bias, self.kind, self.depth
 
 
+by_error = attrgetter("judged")
+
+
 def rivals_of(ranked: Sequence[Candidate]) -> list[Candidate]:
     """Return the best kernels of ramps and of columns, or only one if it is clearly better."""
     best = ranked[0]
@@ -96,23 +100,13 @@ def rivals_of(ranked: Sequence[Candidate]) -> list[Candidate]:
     return [best, other]
 
 
-def by_error(c: Candidate) -> float:
-    """Return what candidates are sorted by."""
-    return c.judged
-
-
 class Trials:
     """Judge candidates, and keep all that were tried."""
 
     def __init__(self, rows: SearchRows, penalties: Sequence[float]) -> None:
-        self.rows, self.penalties = rows, penalties
+        self.rows, self.penalties, self.fixed = rows, penalties, len(penalties) == 1
         self.sample = rows.x[: SETTINGS.map_rows]
         self.tried: list[Candidate] = []
-
-    @property
-    def fixed(self) -> bool:
-        """Whether there is only one λ."""
-        return len(self.penalties) == 1
 
     def judge(
         self, candidates: Iterable[Candidate], count: int, near: Sequence[float] = ()
@@ -161,8 +155,7 @@ class Trials:
         least = min(error for error, _, _ in found)
         tied = [entry for entry in found if entry[0] <= SETTINGS.tie * least]
         error, penalty, coef = max(tied or found[:1], key=lambda entry: entry[1])
-        optimism = 1 + c.columns.power * min(self.rows.x.shape[1], count) / count
-        judged = error * optimism
+        judged = error * (1 + c.columns.power * min(self.rows.x.shape[1], count) / count)
         return replace(c, rows=count, penalty=penalty, error=error, judged=judged, coef=coef)
 
     def weights(self, count: int) -> Tensor | None:

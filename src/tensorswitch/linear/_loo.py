@@ -82,8 +82,8 @@ class Centring:
         """Turn a block of ``S K S`` into one of ``A = S K S − u vᵀ − v uᵀ``, in place."""
         u, along = self.direction, self.scale if scale is None else scale
         v = self.sums - 0.5 * (u @ self.sums + along) * u
-        left, right = torch.stack([u[rows], v[rows]], 1), torch.stack([v[columns], u[columns]])
-        return block.addmm_(left, right, alpha=-1)
+        block.addr_(u[rows], v[columns], alpha=-1)
+        return block.addr_(v[rows], u[columns], alpha=-1)
 
     def project(self, v: Tensor) -> Tensor:
         """Return ``P v``."""
