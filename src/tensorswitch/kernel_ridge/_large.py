@@ -15,7 +15,6 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -63,14 +62,6 @@ class Options:
         # Columns of B in half of the budget, if there is one.
         fitting = int(self.memory / 2 / (8 * rows)) if self.memory else self.most
         return max(1, min(self.most, quarter, fitting)), False
-
-
-class Expansion(NamedTuple):
-    """The coefficients α, the intercept b, and λ."""
-
-    coef: Tensor
-    intercept: Tensor
-    penalty: float
 
 
 class CentredTiles:
@@ -146,20 +137,20 @@ class _DivergedError(Exception):
 
 def solve_large(
     z: Tensor, targets: Tensor, c: Candidate, weight: Tensor | None, options: Options
-) -> Expansion:
-    """Solve by conjugate gradients for the kernel and the penalty of a candidate."""
+) -> tuple[Tensor, Tensor, float]:
+    """Return α, b and λ for the kernel and the penalty of a candidate."""
     try:
         return _solve(z, targets, c, weight, options)
     except _DivergedError:
         log.info("λ is too small for tiles in float32; starting again in float64")
     # Outside of the clause: tiles and preconditioner, most of the memory, are free by now.
-    found = _solve(z.double(), targets, c, weight, options)
-    return Expansion(found.coef.to(z), found.intercept.to(z), found.penalty)
+    coef, intercept, penalty = _solve(z.double(), targets, c, weight, options)
+    return coef.to(z), intercept.to(z), penalty
 
 
 def _solve(
     z: Tensor, targets: Tensor, c: Candidate, weight: Tensor | None, options: Options
-) -> Expansion:
+) -> tuple[Tensor, Tensor, float]:
     count, keep = options.sample(len(z), targets.shape[1], z.dtype)
     kernel = CentredTiles(z, c.kind, c.depth, weight, keep)
     centring = kernel.centring
@@ -183,4 +174,4 @@ def _solve(
         tell,
     )
     coef = (beta * centring.roots[:, None]).to(z)
-    return Expansion(coef, centring.intercept(beta, targets.double()).to(z), penalty)
+    return coef, centring.intercept(beta, targets.double()).to(z), penalty

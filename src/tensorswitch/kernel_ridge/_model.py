@@ -31,16 +31,12 @@ class KernelModel:
         From features to the columns of ``z``.
     bias : float
         The constant column of ``z``.
-    kind : {"ss", "ts", "ntk"}
+    kind, depth : {"ss", "ts", "ntk"} and int
         The kernel.
-    depth : int
-        Its depth.
     support : Tensor of shape (rows, columns + 1)
         The ``z_i``.
-    coef : Tensor of shape (rows, outputs)
-        α.
-    intercept : Tensor of shape (outputs,)
-        b.
+    coef, intercept : Tensor of shape (rows, outputs) and (outputs,)
+        α and b.
     weight : Tensor of shape (rows,) or None
         Sample weights of the rows.
     noise : float

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from tensorswitch._threads import threads
-from tensorswitch.kernel_ridge._large import Expansion, Options, solve_large
+from tensorswitch.kernel_ridge._large import Options, solve_large
 from tensorswitch.kernel_ridge._model import KernelModel
 from tensorswitch.kernel_ridge._penalty import PenaltyPath
 from tensorswitch.kernel_ridge._settings import BIASES, DEPTHS, KINDS, PENALTIES, SCALINGS, SETTINGS
@@ -75,10 +75,8 @@ class Search:
         Kinds of :class:`tensorswitch.preprocessing.ColumnMap` that are tried.
     biases : sequence of float
         Constant columns.
-    kinds : sequence of {"ss", "ts", "ntk"}
-        Kernels.
-    depths : sequence of int
-        Their depths.
+    kinds, depths : sequence of {"ss", "ts", "ntk"} and of int
+        Kernels and their depths.
     penalties : sequence of float
         λ in multiples of the mean diagonal of the centred kernel matrix; a single one is not
         changed.
@@ -121,10 +119,8 @@ class Search:
 
         Parameters
         ----------
-        x : ndarray of shape (rows, features)
-            The rows, in float64.
-        targets : ndarray of shape (rows, outputs)
-            Their targets, centred and of similar size.
+        x, targets : ndarray of shape (rows, features) and (rows, outputs)
+            The rows, in float64, and their targets, centred and of similar size.
         weight : ndarray of shape (rows,), optional
             Weights of the rows, above zero.
 
@@ -208,11 +204,8 @@ class Search:
             found = more
         if not found.columns.power:
             return found
-        others = [
-            Candidate(found.columns, *shape, penalty=found.penalty)
-            for shape in shapes
-            if shape != found.shape
-        ]
+        columns, penalty = found.columns, found.penalty
+        others = [Candidate(columns, *s, penalty=penalty) for s in shapes if s != found.shape]
         return min([found, *trials.judge(others, count, SETTINGS.near)], key=by_error)
 
     def _weighted_again(self, trials: Trials, found: Candidate, count: int) -> Candidate:
@@ -251,8 +244,9 @@ class Search:
         """Return the model of all rows, by conjugate gradients without a direct solution."""
         z = torch.from_numpy(c.columns(rows.x, c.bias))
         weight = rows.weight if rows.weighted else None
-        solution: LeaveOneOut | Expansion | None = found
-        if solution is None:
+        if found is not None:
+            coef, intercept, penalty = found.coef, found.intercept, found.penalty
+        else:
             z = z.float()
             log.info("%d rows: conjugate gradients on kernel tiles", len(z))
 
@@ -260,8 +254,7 @@ class Search:
                 self._note(f"iteration {iteration} on {len(z)} rows, residual {residual:.1e}")
 
             options = Options(memory=self.memory, seed=self.seed, watch=watch)
-            solution = solve_large(z, rows.targets, c, weight, options)
+            coef, intercept, penalty = solve_large(z, rows.targets, c, weight, options)
         # In the layout of files, so that a loaded model predicts the same to the last bit.
-        coef, intercept = solution.coef.contiguous(), solution.intercept
-        kernel = c.columns, c.bias, c.kind, c.depth
-        return KernelModel(*kernel, z, coef, intercept, weight, solution.penalty, rows.copies)
+        known = c.columns, c.bias, c.kind, c.depth, z, coef.contiguous(), intercept
+        return KernelModel(*known, weight, penalty, rows.copies)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Self
 
 from torch import Tensor
@@ -73,11 +72,8 @@ class Columns(Representation):
         """Return the columns of a state."""
         return cls(**state)
 
-    def _blocks(self, rows: RowsOf, out: int) -> Iterator[slice]:
-        """Yield slices of rows that fit into the cache themselves."""
-        step = max(64, CACHE_BYTES // (4 * self.features))
-        for start in range(0, max(1, len(rows)), step):
-            yield slice(start, start + step)
+    def _block_rows(self, out: int, size: int) -> int:
+        return CACHE_BYTES // (4 * self.features)
 
     def _apply(self, rows: RowsOf, weight: Tensor) -> Tensor:
         return rows.x @ weight

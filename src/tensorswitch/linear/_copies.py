@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tensorswitch._checks import check_dtype_device, check_floating, check_positive, check_shape
 from tensorswitch.linear._packed import PackedPairs, add_gram
-from tensorswitch.linear._representation import Representation, RowsOf
+from tensorswitch.linear._representation import BLOCK_BYTES, Representation, RowsOf
 from tensorswitch.linear._rows import row_hashes
 from tensorswitch.persistence import saved_as
 from tensorswitch.switched import switched_linear, switched_outer
@@ -97,13 +97,13 @@ class Copies(Representation):
             check_dtype_device("x", x, "gate_weights", self.gate_weights[0])
             return RowsOf(x, tuple(deep_gates(x, self.gate_weights, self.switch)))
         if routes is None:
-            raise TypeError("routes are required: these statistics have no gate weights")
+            raise TypeError("routes are required: these copies have no gate weights")
         check_floating("x", x)
         # All solvers rely on ``z = h ⊗ x``, which a sum of copies of several rows is not.
         x, gates = (routes if isinstance(routes, Routes) else Routes(routes)).aligned(x)
         if gates.shape[1] != self.units:
             raise ValueError(
-                f"routes must have {self.units} units like the statistics, got {gates.shape[1]}"
+                f"routes must have {self.units} units like the representation, got {gates.shape[1]}"
             )
         return RowsOf(x, (gates,))
 
@@ -145,9 +145,9 @@ class Copies(Representation):
         """Return the copies of a state."""
         return cls(**state) if "gate_weights" in state else cls.given(**state)
 
-    def _expanded(self, out: int) -> int:
-        """Errors are expanded by the gates of all layers but the first."""
-        return out * math.prod(self.sizes[1:])
+    def _block_rows(self, out: int, size: int) -> int:
+        expanded = max(1, out * math.prod(self.sizes[1:]))  # by all layers but the first
+        return min(8192, BLOCK_BYTES // (expanded * size))
 
     def _apply(self, rows: RowsOf, weight: Tensor) -> Tensor:
         out, n0, n1 = weight.shape[1], self.in_features, self.sizes[0]

@@ -21,7 +21,7 @@ from tensorswitch.linear._cholesky import SymmetricPanels
 from tensorswitch.linear._rows import row_hashes
 from tensorswitch.switches import Routes
 
-BLOCK_BYTES = 1 << 26  # of outputs, or of expanded errors, made at a time
+BLOCK_BYTES = 1 << 26  # of outputs, or of expanded errors, that a solver makes at a time
 Change = Callable[[slice, Tensor], Tensor]
 
 
@@ -251,14 +251,12 @@ class Representation(ABC):
 
     def _blocks(self, rows: RowsOf, out: int) -> Iterator[slice]:
         """Yield slices of rows whose outputs and expanded errors fit into the cache."""
-        width = max(1, self._expanded(out)) * rows.x.element_size()
-        step = max(64, min(8192, BLOCK_BYTES // width))
+        step = max(64, self._block_rows(out, rows.x.element_size()))
         for start in range(0, max(1, len(rows)), step):
             yield slice(start, start + step)
 
-    def _expanded(self, out: int) -> int:
-        """Return how many numbers a row has between the two factors of a product."""
-        return out
+    @abstractmethod
+    def _block_rows(self, out: int, size: int) -> int: ...
 
     @abstractmethod
     def _apply(self, rows: RowsOf, weight: Tensor) -> Tensor: ...

@@ -318,7 +318,7 @@ def _factor_bytes(order: int, size: int) -> float:
 
 
 def _preference(choice: Choice) -> tuple[float, int]:
-    """Sort by work; if it is small, prefer statistics that can be updated, then direct solvers."""
+    """Sort by work; if it is small, prefer sums that can be updated, then direct solvers."""
     order = ("streaming", "dual", "matrix-free")
     return max(choice.work, COSTS.little), order.index(choice.solver)
 

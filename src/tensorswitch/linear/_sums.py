@@ -162,8 +162,10 @@ class Sums:
 
         Parameters
         ----------
-        problem, fold, forget : Problem, optional and optional
-            The rows, and as there.
+        problem : Problem
+            The rows.
+        fold, forget : optional
+            As for :meth:`update`.
         """
         self._check_whole()
         self._check_range(
@@ -562,5 +564,5 @@ class Sums:
         if self._torn:
             raise RuntimeError(
                 "an update was interrupted, so the sums are inconsistent; "
-                "start again or load saved statistics"
+                "start again or load saved sums"
             )
