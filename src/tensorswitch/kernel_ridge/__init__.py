@@ -4,9 +4,8 @@
 
 ``z`` scales the columns, weighs them and adds a constant; ``k`` is an SS, TS or tangent kernel. The
 intercept b is not penalised. Scaling, column weights, kernel, depth, constant and λ are those of
-least leave-one-out error, which one eigendecomposition gives for a whole path of λ. This is the
-dual solver of :mod:`tensorswitch.linear` with another Gram matrix. The front for scikit-learn is
-:mod:`tensorswitch.estimators`.
+least leave-one-out error. This is the dual solver of :mod:`tensorswitch.linear` with another Gram
+matrix. The front for scikit-learn is :mod:`tensorswitch.estimators`.
 """
 
 from tensorswitch.kernel_ridge._model import KernelModel

@@ -115,7 +115,7 @@ class Search:
     def fit(
         self, x: np.ndarray, targets: np.ndarray, weight: np.ndarray | None = None
     ) -> SearchResult:
-        """Search on a table.
+        """Search on a table; raise ``ValueError`` if it has fewer than two distinct rows.
 
         Parameters
         ----------
@@ -123,11 +123,6 @@ class Search:
             The rows, in float64, and their targets, centred and of similar size.
         weight : ndarray of shape (rows,), optional
             Weights of the rows, above zero.
-
-        Raises
-        ------
-        ValueError
-            If there are fewer than two distinct rows.
         """
         rows = SearchRows.of(x, targets, weight, self.seed)
         if len(rows) < 2:
@@ -172,9 +167,8 @@ class Search:
         candidates = [Candidate(m, *shape) for m in maps for shape in shapes]
         self._note(f"{len(candidates)} kernels on {first} rows")
         ranked = trials.judge(candidates, first)
-        others = [
-            replace(c, bias=b) for c in ranked[: SETTINGS.kept] for b in self.biases if b != c.bias
-        ]
+        best = ranked[: SETTINGS.kept]
+        others = [replace(c, bias=b) for c in best for b in self.biases if b != c.bias]
         ranked = sorted([*ranked, *trials.judge(others, first)], key=by_error)
         if second > first and len(ranked) > 1:
             kept = ranked[: SETTINGS.kept]

@@ -19,6 +19,7 @@ from tensorswitch.linear._rows import distinct_rows, row_hashes, shuffled
 from tensorswitch.preprocessing import ColumnMap
 
 Shape = tuple[float, str, int]  # constant, kind and depth
+by_error = attrgetter("judged")  # the order of candidates
 
 
 @dataclass(frozen=True)
@@ -87,13 +88,9 @@ class Candidate:
         return self.bias, self.kind, self.depth
 
 
-by_error = attrgetter("judged")
-
-
 def rivals_of(ranked: Sequence[Candidate]) -> list[Candidate]:
     """Return the best kernels of ramps and of columns, or only one if it is clearly better."""
-    best = ranked[0]
-    ramps = best.columns.kind == "ramps"
+    best, ramps = ranked[0], ranked[0].columns.kind == "ramps"
     other = next((c for c in ranked if (c.columns.kind == "ramps") != ramps), None)
     if other is None or other.judged > SETTINGS.close * best.judged:
         return [best]
