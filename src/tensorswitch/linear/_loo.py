@@ -26,9 +26,9 @@ from torch import Tensor
 from tensorswitch.linear._cholesky import DenseFactor
 
 PRECISION = 2  # of the largest eigenvalue, in units of the type: a smaller λ is lost in rounding
+CERTAIN = 1e-12  # of the diagonal, below which what is left of it is rounding
 ALL = slice(None)
 Index = slice | Tensor
-CERTAIN = 1e-12  # of the diagonal, below which what is left of it is rounding
 
 
 @dataclass(frozen=True)
