@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import combinations
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import joblib
 import numpy as np
@@ -18,7 +18,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from tensorswitch._checks import check_above_zero
 from tensorswitch._progress import track
 from tensorswitch._threads import threads
-from tensorswitch.estimators._labels import check_classes, class_places
+from tensorswitch.estimators._base import Weights
+from tensorswitch.estimators._validation import check_classes, class_places
+
+Result = TypeVar("Result")
 
 
 class Machine(NamedTuple):
@@ -55,12 +58,12 @@ class Pairs:
 
     def run(
         self,
-        job: Callable[..., Any],
+        job: Callable[[int, int, np.ndarray], Result],
         need: Callable[[int], int],
         memory_gb: float | None,
         n_jobs: int | None,
         verbose: bool,
-    ) -> list[Any]:
+    ) -> list[Result]:
         """Run ``job(i, j, rows)`` for each pair, as many at a time as jobs and memory allow.
 
         ``need`` returns the bytes that a number of rows takes.
@@ -96,6 +99,7 @@ class Pairs:
 
 
 def cache_bytes(cache_size: float) -> int:
+    """Return what libsvm's cache takes, of which ``cache_size`` says how many MiB."""
     check_above_zero(cache_size=cache_size)
     return int(cache_size * 2**20)
 
@@ -105,8 +109,9 @@ def solve(
     gram: np.ndarray,
     is_second: np.ndarray,
     rows: np.ndarray,
-    weight: np.ndarray | None = None,
+    weight: Weights = None,
 ) -> Machine:
+    """Return the machine of two classes, whose support vectors are numbered as ``rows`` are."""
     solver.fit(gram, is_second.astype(np.int64), sample_weight=weight)
     return Machine(
         rows[solver.support_],
@@ -136,7 +141,7 @@ def prepared(X: np.ndarray, normalize: bool, constant: float = 0.0) -> np.ndarra
 
 
 def constant_input(
-    bias: Any, X: np.ndarray, normalize: bool, weight: np.ndarray | None = None
+    bias: bool | float, X: np.ndarray, normalize: bool, weight: Weights = None
 ) -> float:
     """Return the constant that ``bias`` stands for; True is the root mean square length of rows."""
     if isinstance(bias, bool | np.bool_):

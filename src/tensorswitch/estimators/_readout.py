@@ -9,10 +9,10 @@ be removed, and which can be merged with sums of other rows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self, TypeAlias
 
 import numpy as np
 import torch
@@ -23,9 +23,10 @@ from tensorswitch import persistence
 from tensorswitch._checks import check_factor, from_numpy
 from tensorswitch._memory import memory_budget
 from tensorswitch._progress import progress_bar
-from tensorswitch.estimators._front import CHUNK_BYTES, Front
+from tensorswitch.estimators._base import Matrix, SavedPart, State, Weights
+from tensorswitch.estimators._front import CHUNK_BYTES, Front, NewRows
 from tensorswitch.linear import Columns, SingularError, Solution, StoredRows, Sums
-from tensorswitch.linear._matrix_free import Options
+from tensorswitch.linear._matrix_free import Options, Watch
 from tensorswitch.linear._penalty import Alpha, penalties
 from tensorswitch.linear._problem import Problem
 from tensorswitch.linear._rows import fold_of_hashes
@@ -33,6 +34,8 @@ from tensorswitch.linear._solve import Folds, choose_folds, solve_problem
 from tensorswitch.linear._streaming import FOLDS, left_out_readouts
 from tensorswitch.persistence import saved_as
 from tensorswitch.preprocessing import column_moments
+
+Bar: TypeAlias = Callable[..., None]  # of progress
 
 log = logging.getLogger("tensorswitch.linear")
 
@@ -58,7 +61,7 @@ SETTINGS = ColumnSettings()
 
 @saved_as("target-units")
 @dataclass(frozen=True)
-class TargetUnits:
+class TargetUnits(SavedPart):
     """``t = (y − shift) / scale``, the same scale for all outputs.
 
     Predictions then follow ``y → a·y + b`` to rounding, whatever the penalty.
@@ -68,7 +71,7 @@ class TargetUnits:
     scale: float = 1.0
 
     @classmethod
-    def fit(cls, targets: np.ndarray, weight: np.ndarray | None) -> Self:
+    def fit(cls, targets: np.ndarray, weight: Weights) -> Self:
         """Return mean and typical deviation; a scale of 1 for constant targets."""
         mean, deviation, _ = column_moments(targets, weight)
         scale = float(np.sqrt(np.square(deviation).mean())) or 1.0
@@ -102,15 +105,6 @@ class TargetUnits:
         outputs = len(self.shift)
         return sums.retarget(range(outputs), [factor] * outputs, offset.tolist())
 
-    def state(self) -> dict[str, Any]:
-        """Return shift and scale."""
-        return {"shift": self.shift, "scale": self.scale}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return the units of a state."""
-        return cls(**state)
-
 
 @dataclass(frozen=True)
 class RidgeSettings:
@@ -131,22 +125,9 @@ class RidgeSettings:
         penalties(self.alpha, 1.0)  # raises
         check_factor(forgetting=self.forgetting)
 
-    def options(self, watch: Any = None) -> Options:
+    def options(self, watch: Watch | None = None) -> Options:
         """Return the options of the solvers."""
         return Options(self.tol, self.max_iter, self.fit_intercept, watch=watch)
-
-
-@dataclass(frozen=True)
-class NewRows:
-    """Validated rows as they were given, with targets, weights, and hashes of the rows."""
-
-    X: Any
-    targets: np.ndarray
-    weight: Tensor | None
-    hashes: Tensor
-
-    def __len__(self) -> int:
-        return int(self.X.shape[0])
 
 
 @saved_as("ridge-readout")
@@ -235,7 +216,7 @@ class Readout:
 
     @classmethod
     def _fit_stored(
-        cls, front: Front, units: TargetUnits, rows: NewRows, settings: RidgeSettings, bar: Any
+        cls, front: Front, units: TargetUnits, rows: NewRows, settings: RidgeSettings, bar: Bar
     ) -> tuple[Readout, np.ndarray | None]:
         """Keep the columns of all rows in half precision, and solve by conjugate gradients."""
         budget = None if settings.memory_gb is None else settings.memory_gb * 2**30 / 2
@@ -305,7 +286,7 @@ class Readout:
         return result.with_sums(sums)
 
     def _accumulate(
-        self, sums: Sums, rows: NewRows, sign: int, *, forget: bool = True, bar: Any = None
+        self, sums: Sums, rows: NewRows, sign: int, *, forget: bool = True, bar: Bar | None = None
     ) -> None:
         """Add rows to sums or remove them, chunk by chunk; earlier rows are forgotten once."""
         folds = fold_of_hashes(rows.hashes, sums.folds)
@@ -381,7 +362,7 @@ class Readout:
         sums = self.summed().retarget(columns, signs, offsets)
         return self.with_sums(sums, TargetUnits(np.zeros(len(columns))))
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Matrix) -> np.ndarray:
         """Return outputs in the units of the targets, chunk by chunk."""
         parts = [
             self.of_inputs(self.front(X[start : min(start + PREDICT_ROWS, part.stop)]))
@@ -418,9 +399,9 @@ class Readout:
             outputs[rows.numpy()] = self.of_inputs(x[rows], other)
         return outputs
 
-    def state(self, sums: bool = False) -> dict[str, Any]:
+    def state(self, sums: bool = False) -> State:
         """Return front, units and solution, and on request what it takes to add rows."""
-        state: dict[str, Any] = {
+        state: State = {
             "front": self.front,
             "units": self.units,
             "settings": vars(self.settings),
@@ -435,7 +416,7 @@ class Readout:
         return state
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
+    def from_state(cls, state: State) -> Self:
         """Return the readout of a state."""
         front, problem = state["front"], None
         if "rows" in state:
@@ -468,7 +449,7 @@ def same_front(a: Front, b: Front) -> bool:
     return all(torch.equal(tensor, second[1][name]) for name, tensor in first[1].items())
 
 
-def _inputs(front: Front, X: Any, settings: RidgeSettings) -> Tensor:
+def _inputs(front: Front, X: Matrix, settings: RidgeSettings) -> Tensor:
     """Return the inputs of rows, after a check of memory if they are sparse."""
     if sparse.issparse(X):
         needed = X.shape[0] * front.representation.in_features * X.dtype.itemsize

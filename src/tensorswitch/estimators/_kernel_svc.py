@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.svm import SVC
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -21,8 +22,15 @@ from sklearn.utils.multiclass import _ovr_decision_function
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from tensorswitch._checks import from_numpy
-from tensorswitch.estimators._inputs import check_squares, rows_of_numbers
-from tensorswitch.estimators._labels import class_factors
+from tensorswitch.estimators._base import (
+    SEEN,
+    ClassWeight,
+    Constraints,
+    SavedEstimator,
+    State,
+    Weights,
+    unchanged_on_error,
+)
 from tensorswitch.estimators._pairs import (
     Machine,
     Pairs,
@@ -32,14 +40,16 @@ from tensorswitch.estimators._pairs import (
     solve,
     vote,
 )
-from tensorswitch.estimators._state import SEEN, SavedEstimator
-from tensorswitch.estimators._transaction import unchanged_on_error
+from tensorswitch.estimators._validation import (
+    check_rows,
+    check_squares,
+    check_training_rows,
+    class_factors,
+)
 from tensorswitch.kernels import equivalent_kernels
 from tensorswitch.linear._calibration import Calibration
 from tensorswitch.linear._rows import row_hashes
 from tensorswitch.persistence import saved_as
-
-__all__ = ["TSKernelSVC"]
 
 PREDICT_BYTES = 1 << 27
 FOLDS = 5  # of the cross-validation that calibrates probabilities
@@ -137,7 +147,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
     _: KW_ONLY
     normalize: bool = False
     bias: bool | float = True
-    class_weight: Any = None
+    class_weight: ClassWeight = None
     tol: float = 1e-3
     shrinking: bool = True
     cache_size: float = 200
@@ -151,7 +161,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
     _fitted_with: tuple[str, int, bool] = field(init=False)
     _calibration: Calibration | None = field(init=False)
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[Constraints] = {
         "kernel": [StrOptions({"ts", "ss", "ntk"})],
         "depth": [Interval(Integral, 0, None, closed="left")],
         "C": [Interval(Real, 0, None, closed="neither")],
@@ -168,7 +178,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
     }
 
     @unchanged_on_error
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit a machine for each pair of classes.
 
         Parameters
@@ -186,7 +196,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
             The fitted estimator.
         """
         self._validate_params()
-        X, y = rows_of_numbers(self, X, y, dtype=[np.float64, np.float32], order="C")
+        X, y = check_training_rows(self, X, y)
         check_squares(X)
         pairs = Pairs(y)
         self.classes_, labels = pairs.classes, pairs.labels
@@ -209,7 +219,9 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
         self._calibration = self._calibrated(Z, pairs, weight) if self.probability else None
         return self
 
-    def _weights(self, X: np.ndarray, labels: np.ndarray, sample_weight: Any) -> np.ndarray | None:
+    def _weights(
+        self, X: np.ndarray, labels: np.ndarray, sample_weight: ArrayLike | None
+    ) -> np.ndarray | None:
         if sample_weight is None:
             return None
         weight: np.ndarray = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
@@ -220,7 +232,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
             )
         return weight
 
-    def _machines(self, Z: np.ndarray, pairs: Pairs, weight: np.ndarray | None) -> list[Machine]:
+    def _machines(self, Z: np.ndarray, pairs: Pairs, weight: Weights) -> list[Machine]:
         """Solve for every pair. Support vectors are numbered as the rows of ``Z``."""
         kind, depth, _ = self._fitted_with
         labels = pairs.labels
@@ -249,7 +261,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
             self.verbose,
         )
 
-    def _calibrated(self, Z: np.ndarray, pairs: Pairs, weight: np.ndarray | None) -> Calibration:
+    def _calibrated(self, Z: np.ndarray, pairs: Pairs, weight: Weights) -> Calibration:
         """Calibrate probabilities on the decisions for rows that cross-validation held out."""
         used = np.arange(len(Z)) if weight is None else np.flatnonzero(weight)
         labels = pairs.labels[used]
@@ -272,7 +284,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
             return -decisions
         return _ovr_decision_function(decisions < 0, -decisions, len(self.classes_))  # type: ignore[no-any-return]
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: ArrayLike) -> np.ndarray:
         """Return the decision function.
 
         Parameters
@@ -291,7 +303,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
             return -decisions[:, 0]
         return decisions if self.decision_function_shape == "ovo" else self._scores(decisions)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Predict the class with the most votes of the pairs; ties go to the first class.
 
         Parameters
@@ -308,7 +320,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
         return self.classes_[vote(decisions, len(self.classes_))]  # type: ignore[no-any-return]
 
     @available_if(lambda self: self.probability)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Return the probability of each class; needs ``probability=True``.
 
         Parameters
@@ -329,18 +341,18 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "support_")
 
-    def _fitted_state(self, sums: bool) -> dict[str, Any]:
+    def _fitted_state(self, sums: bool) -> State:
         fitted = {k: v for k, v in vars(self).items() if k.endswith("_") and k not in SEEN}
         kernel, calibration = self._fitted_with, self._calibration
         return {"attributes": fitted, "kernel": kernel, "calibration": calibration}
 
-    def _restore(self, fitted: dict[str, Any]) -> None:
+    def _restore(self, fitted: State) -> None:
         self._fitted_with, self._calibration = fitted["kernel"], fitted["calibration"]
         self.__dict__.update(fitted["attributes"])
 
-    def _pair_decisions(self, X: Any) -> np.ndarray:
+    def _pair_decisions(self, X: ArrayLike) -> np.ndarray:
         check_is_fitted(self)
-        X = rows_of_numbers(self, X, dtype=self.support_vectors_.dtype, order="C", reset=False)
+        X = check_rows(self, X, dtype=self.support_vectors_.dtype)
         Z = prepared(X, self._fitted_with[2], self.bias_)
         support = prepared(self.support_vectors_, False, self.bias_)
         return self._decide(Z, support, self.pair_coef_, self.intercept_)
@@ -351,7 +363,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
         """Return the decisions of all pairs, (rows, pairs), block by block."""
         kind, depth, _ = self._fitted_with
         step = max(1, PREDICT_BYTES // (8 * len(support)))
-        wanted: dict[str, Any] = {"depths": [depth], "kinds": [kind], "dtype": torch.float64}
+        wanted: State = {"depths": [depth], "kinds": [kind], "dtype": torch.float64}
         parts = []
         for start in range(0, len(Z), step):
             K = equivalent_kernels(Z[start : start + step], support, **wanted)[kind, depth]
@@ -374,7 +386,7 @@ def _folds(Z: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return fold % usual
 
 
-def _check_rows_of_classes(pairs: Pairs, weight: np.ndarray | None) -> None:
+def _check_rows_of_classes(pairs: Pairs, weight: Weights) -> None:
     """Refuse classes of which cross-validation could hold out all rows."""
     rows = np.bincount(pairs.labels if weight is None else pairs.labels[weight > 0])
     if rows.min() < 2:
