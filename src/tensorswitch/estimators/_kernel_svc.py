@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _ovr_decision_function
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from tensorswitch._checks import from_numpy
 from tensorswitch.estimators._base import (
@@ -44,6 +44,7 @@ from tensorswitch.estimators._validation import (
     check_rows,
     check_squares,
     check_training_rows,
+    check_weights,
     class_factors,
 )
 from tensorswitch.kernels import equivalent_kernels
@@ -200,7 +201,11 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
         check_squares(X)
         pairs = Pairs(y)
         self.classes_, labels = pairs.classes, pairs.labels
-        weight = self._weights(X, labels, sample_weight)
+        weight = check_weights(X, sample_weight)
+        if weight is not None and len(ignored := np.setdiff1d(labels, labels[weight > 0])):
+            raise ValueError(
+                f"all samples of class {self.classes_[ignored[0]]} have a sample_weight of zero"
+            )
         if self.probability:
             _check_rows_of_classes(pairs, weight)
         self.bias_ = constant_input(self.bias, X, self.normalize, weight)
@@ -218,19 +223,6 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
         self.n_iter_ = np.array([m.iterations for m in machines])
         self._calibration = self._calibrated(Z, pairs, weight) if self.probability else None
         return self
-
-    def _weights(
-        self, X: np.ndarray, labels: np.ndarray, sample_weight: ArrayLike | None
-    ) -> np.ndarray | None:
-        if sample_weight is None:
-            return None
-        weight: np.ndarray = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        ignored = np.setdiff1d(labels, labels[weight > 0])
-        if len(ignored):
-            raise ValueError(
-                f"all samples of class {self.classes_[ignored[0]]} have a sample_weight of zero"
-            )
-        return weight
 
     def _machines(self, Z: np.ndarray, pairs: Pairs, weight: Weights) -> list[Machine]:
         """Solve for every pair. Support vectors are numbered as the rows of ``Z``."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Self, TypeAlias
 
 import numpy as np
@@ -131,6 +131,7 @@ class RidgeSettings:
 
 
 @saved_as("ridge-readout")
+@dataclass(eq=False)
 class Readout:
     """A ridge readout behind a front.
 
@@ -138,34 +139,24 @@ class Readout:
     solver, from which sums can be made; or only a ``solution``.
     """
 
-    def __init__(
-        self,
-        front: Front,
-        units: TargetUnits,
-        settings: RidgeSettings,
-        solver: str = "streaming",
-        *,
-        sums: Sums | None = None,
-        problem: Problem | None = None,
-        solution: Solution | None = None,
-        loaded: bool = False,
-    ) -> None:
-        self.front, self.units, self.settings, self.solver = front, units, settings, solver
-        self.sums, self.problem, self._solution, self.loaded = sums, problem, solution, loaded
-
-    @property
-    def outputs(self) -> int:
-        """Number of outputs."""
-        return len(self.units.shift)
+    front: Front
+    units: TargetUnits
+    settings: RidgeSettings
+    solver: str = "streaming"
+    _: KW_ONLY
+    sums: Sums | None = None
+    problem: Problem | None = None
+    solved: Solution | None = None
+    loaded: bool = False
 
     @property
     def solution(self) -> Solution:
         """The readout with its λ, solved when it is first needed."""
-        if self._solution is None:
+        if self.solved is None:
             assert self.sums is not None
             settings = self.settings
-            self._solution = self.sums.solve(settings.alpha, fit_intercept=settings.fit_intercept)
-        return self._solution
+            self.solved = self.sums.solve(settings.alpha, fit_intercept=settings.fit_intercept)
+        return self.solved
 
     @classmethod
     def fit(
@@ -208,11 +199,8 @@ class Readout:
             )
         few = problem if solved.solver == "dual" else None  # to make sums from, if they are needed
         outputs = None if solved.left_out is None else solved.left_out.numpy()
-        sums, solution = solved.sums, solved.solution
-        readout = cls(
-            front, units, settings, solved.solver, sums=sums, problem=few, solution=solution
-        )
-        return readout, outputs
+        readout = cls(front, units, settings, solved.solver, sums=solved.sums, problem=few)
+        return replace(readout, solved=solved.solution), outputs
 
     @classmethod
     def _fit_stored(
@@ -223,9 +211,8 @@ class Readout:
         features, outputs = front.representation.features, len(units.shift)
         stored = StoredRows(front.count * len(rows), features, outputs, memory=budget)
         own = []  # places of the rows themselves, without mirror images
-        centre = torch.zeros(
-            features, dtype=front.dtype, device="cpu"
-        )  # half precision is finest around zero
+        # Half precision is finest around zero.
+        centre = torch.zeros(features, dtype=front.dtype, device="cpu")
         for i, part in enumerate(front.chunks(len(rows))):
             t = units.scaled(rows.targets[part], front.dtype)
             own.append(torch.arange(len(stored), len(stored) + len(t), device="cpu"))
@@ -246,7 +233,7 @@ class Readout:
             intercept = intercept - centre.double() @ weight.double()
         solution = solution._replace(weight=weight, intercept=intercept)
         found = None if left_out is None else left_out[torch.cat(own)].numpy()
-        return cls(front, units, settings, "matrix-free", solution=solution), found
+        return cls(front, units, settings, "matrix-free", solved=solution), found
 
     @classmethod
     def empty(
@@ -278,12 +265,14 @@ class Readout:
         return self._changed(rows, settings, -1)
 
     def _changed(self, rows: NewRows, settings: RidgeSettings, sign: int) -> Readout:
-        sums, result = self.summed(), replace_settings(self, settings)
-        parts = self.front.chunks(len(rows))
+        sums, parts = self.summed(), self.front.chunks(len(rows))
         if len(parts) * self.front.count > 1:  # so that nothing changes if a later chunk fails
             sums = sums.copy()
+        # Another penalty may be asked for, but gates and sums know whether there is an intercept.
+        settings = replace(settings, fit_intercept=self.settings.fit_intercept)
+        result = replace(self.with_sums(sums), settings=settings)
         result._accumulate(sums, rows, sign)
-        return result.with_sums(sums)
+        return result
 
     def _accumulate(
         self, sums: Sums, rows: NewRows, sign: int, *, forget: bool = True, bar: Bar | None = None
@@ -406,7 +395,7 @@ class Readout:
             "units": self.units,
             "settings": vars(self.settings),
             "solver": self.solver,
-            "solution": self._solution if sums else self.solution,
+            "solution": self.solved if sums else self.solution,
         }
         if sums:
             state["sums"] = self.sums
@@ -429,16 +418,9 @@ class Readout:
             state["solver"],
             sums=state.get("sums"),
             problem=problem,
-            solution=state["solution"],
+            solved=state["solution"],
             loaded=True,
         )
-
-
-def replace_settings(readout: Readout, settings: RidgeSettings) -> Readout:
-    """Return a readout with other settings, such as another penalty for further rows."""
-    result = copy(readout)
-    result.settings = replace(settings, fit_intercept=readout.settings.fit_intercept)
-    return result
 
 
 def same_front(a: Front, b: Front) -> bool:
@@ -509,9 +491,6 @@ def _column_folds(
 
 def _column_solver(front: Front, units: TargetUnits, settings: RidgeSettings) -> str:
     """Choose the solver for given columns."""
-    if settings.solver not in SETTINGS.solvers:
-        known = ", ".join(map(repr, SETTINGS.solvers))
-        raise ValueError(f"solver must be one of {known}, got {settings.solver!r}")
     if settings.solver != "auto" or settings.forgetting != 1:
         return "matrix-free" if settings.solver == "matrix-free" else "streaming"
     columns = front.representation
