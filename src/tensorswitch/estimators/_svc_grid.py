@@ -13,7 +13,7 @@ from sklearn.utils import check_X_y
 
 from tensorswitch._checks import check_above_zero
 from tensorswitch.estimators._base import State
-from tensorswitch.estimators._pairs import (
+from tensorswitch.estimators._kernel_svc import (
     Machine,
     Pairs,
     cache_bytes,
