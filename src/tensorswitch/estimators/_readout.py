@@ -87,6 +87,10 @@ class TargetUnits(SavedPart):
         scaled = (targets - self.shift) / self.scale
         return from_numpy(np.ascontiguousarray(scaled)).to(dtype)
 
+    def scaled_rows(self, rows: NewRows) -> NewRows:
+        """Return rows with scaled targets in float64."""
+        return replace(rows, targets=(rows.targets - self.shift) / self.scale)
+
     def restored(self, outputs: np.ndarray) -> np.ndarray:
         """Return outputs in the units of the targets.
 

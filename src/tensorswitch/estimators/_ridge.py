@@ -6,7 +6,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Self
 
@@ -135,15 +135,12 @@ class RidgeEstimator(SavedEstimator):
         rows, y = self._checked_chunk(X, y, first=True)
         weight = _weights(rows, sample_weight)
         self._start(y, weight, None)
-        self._fit(self._encoded(rows, y, weight, whole=True))
+        new = self._encoded(rows, y, weight, whole=True)
+        units = self._units(new)
+        front = self._new_front(units.scaled_rows(new), whole=True)
+        self._readout, left_out = Readout.fit(front, units, new, self._settings())
+        self._calibrate_with(new, first=True, left_out=left_out)
         return self
-
-    def _fit(self, rows: NewRows) -> np.ndarray | None:
-        """Fit front and readout to all rows, and return outputs for rows left out."""
-        units = self._units(rows)
-        front = self._front(rows, units, whole=True)
-        self._readout, left_out = Readout.fit(front, units, rows, self._settings())
-        return left_out
 
     def _add_chunk(
         self,
@@ -161,22 +158,29 @@ class RidgeEstimator(SavedEstimator):
             self._start(y, weight, classes)
         else:
             self._continue(y, classes)
-        self._add(self._encoded(rows, y, weight, whole=False), first)
+        new, settings = self._encoded(rows, y, weight, whole=False), self._settings()
+        if first:
+            units = self._units(new)
+            front = self._new_front(units.scaled_rows(new), whole=False)
+            self._readout = Readout.empty(front, units, settings, len(new))
+        else:
+            warn_of_ignored(rows, self._readout.front)
+        self._readout = self._readout.add(new, settings)
+        self._calibrate_with(new, first=first)
         return self
 
     def _continue(self, y: np.ndarray, classes: ArrayLike | None) -> None:
         """Prepare for further targets."""
 
-    def _add(self, rows: NewRows, first: bool) -> None:
-        """Add rows to the sums, to new ones if they are the first."""
-        settings = self._settings()
-        if first:
-            units = self._units(rows)
-            front = self._front(rows, units, whole=False)
-            self._readout = Readout.empty(front, units, settings, len(rows))
-        else:
-            warn_of_ignored(rows.X, self._readout.front)
-        self._readout = self._readout.add(rows, settings)
+    def _calibrate_with(
+        self,
+        rows: NewRows,
+        *,
+        first: bool = False,
+        removed: bool = False,
+        left_out: np.ndarray | None = None,
+    ) -> None:
+        """Update what probabilities are calibrated with; ``left_out`` are outputs for the rows."""
 
     @available_if(can_update)  # type: ignore[untyped-decorator]
     @unchanged_on_error
@@ -203,15 +207,10 @@ class RidgeEstimator(SavedEstimator):
         """
         check_is_fitted(self)
         rows, y = self._checked_chunk(X, y, first=False)
-        self._remove(self._encoded(rows, y, _weights(rows, sample_weight), whole=False))
+        new = self._encoded(rows, y, _weights(rows, sample_weight), whole=False)
+        self._readout = self._readout.remove(new, self._settings())
+        self._calibrate_with(new, removed=True)
         return self
-
-    def _remove(self, rows: NewRows) -> None:
-        self._readout = self._readout.remove(rows, self._settings())
-
-    def _front(self, rows: NewRows, units: TargetUnits, whole: bool) -> Front:
-        scaled = (rows.targets - units.shift) / units.scale
-        return self._new_front(replace(rows, targets=scaled), whole)
 
     def _units(self, rows: NewRows) -> TargetUnits:
         """Return the units of the targets, which are taken as they are."""
@@ -471,23 +470,22 @@ class RidgeClassifier(ClassifierMixin, RidgeEstimator):  # type: ignore[misc]
             )
         return np.array([self.class_weight.get(c, 1.0) for c in self.classes_.tolist()])
 
-    def _fit(self, rows: NewRows) -> np.ndarray | None:
-        left_out = super()._fit(rows)
-        self._calibrate(CalibrationSample.of(self._readout, rows, left_out))
-        return left_out
-
-    def _add(self, rows: NewRows, first: bool) -> None:
-        super()._add(rows, first)
+    def _calibrate_with(
+        self,
+        rows: NewRows,
+        *,
+        first: bool = False,
+        removed: bool = False,
+        left_out: np.ndarray | None = None,
+    ) -> None:
         if first:
-            self._calibrate(CalibrationSample.of(self._readout, rows))
-            return
-        before = self._sample().decay(self._readout.settings.forgetting)
-        new = CalibrationSample.of(self._readout, rows, bound=before.bound)
-        self._calibrate(before.concat(new))
-
-    def _remove(self, rows: NewRows) -> None:
-        super()._remove(rows)
-        self._calibrate(self._sample().remove(rows))
+            sample = CalibrationSample.of(self._readout, rows, left_out)
+        elif removed:
+            sample = self._sample().remove(rows)
+        else:
+            before = self._sample().decay(self._readout.settings.forgetting)
+            sample = before.concat(CalibrationSample.of(self._readout, rows, bound=before.bound))
+        self._calibrate(sample)
 
     def _sample(self) -> CalibrationSample:
         """Return the rows to calibrate with, which a model has that can be updated."""
