@@ -19,8 +19,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 
-from tensorswitch.estimators import TSConvRidgeClassifier
-from tensorswitch.estimators.on_dask import fit_on_dask
+from tensorswitch.estimators import TSConvRidgeClassifier, fit_on_dask
 
 digits = load_digits()
 images, labels = digits.images[:1500], digits.target[:1500]

@@ -5,6 +5,7 @@ import torch
 
 from tensorswitch.estimators import TSRidgeClassifier
 from tensorswitch.estimators._calibration_sample import CALIBRATED_ROWS, CalibrationSample
+from tensorswitch.estimators._front import NewRows
 
 
 def sample_of(hashes, places, weight=None):
@@ -38,7 +39,9 @@ def test_repeated_rows_are_held_once_with_their_weights():
     assert sample.hashes.tolist() == [3, 5, 5]
     assert sample.places.tolist() == [1, 0, 1]
     assert sample.weight.tolist() == [2, 3, 4]
-    left = sample.remove(torch.tensor([5, 3]), np.array([0, 1]), np.array([1.0, 2.0]))
+    weight = torch.tensor([1.0, 2.0])
+    rows = NewRows(np.empty((2, 1)), np.empty(2), weight, torch.tensor([5, 3]), np.array([0, 1]))
+    left = sample.remove(rows)
     assert left.hashes.tolist() == [5, 5]
     assert left.weight.tolist() == [2, 4]
 

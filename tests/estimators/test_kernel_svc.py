@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from benchmarks._measure import peak_extra_bytes
 from tensorswitch.estimators import TSKernelSVC, kernel_svc_grid
-from tensorswitch.estimators._pairs import solve
+from tensorswitch.estimators._kernel_svc import solve
 from tensorswitch.kernels import ss_kernel, ts_kernel
 from tensorswitch.persistence import load, save
 

@@ -6,10 +6,10 @@ from sklearn.datasets import load_digits, load_iris, make_regression
 from tensorswitch.estimators import (
     TSRidgeClassifier,
     TSRidgeRegressor,
+    fit_on_dask,
     load_estimator,
     save_estimator,
 )
-from tensorswitch.estimators.on_dask import fit_on_dask
 
 
 def digits(rows=400):

@@ -74,14 +74,14 @@ def test_an_interrupted_refit_changes_nothing(model, monkeypatch):
     model.fit(X, Y)
     before = model.predict(X)
     names = [n for n in ("_fit", "_start") if hasattr(model, n)]
-    from tensorswitch.estimators import _pairs
+    from tensorswitch.estimators import _kernel_svc
 
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
     for name in names:
         monkeypatch.setattr(type(model), name, interrupt)
-    monkeypatch.setattr(_pairs.Pairs, "run", interrupt)
+    monkeypatch.setattr(_kernel_svc.Pairs, "run", interrupt)
     with pytest.raises(KeyboardInterrupt):
         model.fit(OTHER, Y)
     monkeypatch.undo()

@@ -310,12 +310,12 @@ def test_copies_may_be_a_number_of_numpy():
     assert type(module.copies) is int
 
 
-def test_a_description_does_not_allocate_more_than_its_tensors():
+def test_a_state_does_not_allocate_more_than_its_tensors():
     bank = learn_patch_bank(some_images(), features=64, sizes=(3,), grid=1)
-    description = bank.description()
-    description["parts"][0]["image_shape"] = (2, 10**6, 10**6)
+    state = bank.state()
+    state["parts"][0]["image_shape"] = (2, 10**6, 10**6)
     with pytest.raises(ValueError, match="windows has size"):
-        PatchBank2d.from_description(description, bank.state_dict())
+        PatchBank2d.from_state(state)
 
 
 def test_flat_patches_need_no_floor():

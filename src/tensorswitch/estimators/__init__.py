@@ -6,6 +6,11 @@ Each has these parts, and is saved by them (:func:`save_estimator`).
 """
 
 from tensorswitch.estimators._conv_ridge import TSConvRidgeClassifier
+from tensorswitch.estimators._equivalent_kernel import EquivalentKernel
+from tensorswitch.estimators._kernel_ridge import TSKernelRidgeClassifier, TSKernelRidgeRegressor
+from tensorswitch.estimators._kernel_svc import TSKernelSVC
+from tensorswitch.estimators._mlp import TSMLPClassifier, TSMLPRegressor
+from tensorswitch.estimators._on_dask import fit_on_dask
 from tensorswitch.estimators._saving import (
     load_estimator,
     load_estimator_with_notes,
@@ -17,10 +22,6 @@ from tensorswitch.estimators._streaming_ridge import (
 )
 from tensorswitch.estimators._svc_grid import kernel_svc_grid
 from tensorswitch.estimators._ts_ridge import TSRidgeClassifier, TSRidgeRegressor
-from tensorswitch.estimators.equivalent_kernel import EquivalentKernel
-from tensorswitch.estimators.kernel_ridge import TSKernelRidgeClassifier, TSKernelRidgeRegressor
-from tensorswitch.estimators.kernel_svc import TSKernelSVC
-from tensorswitch.estimators.mlp import TSMLPClassifier, TSMLPRegressor
 
 __all__ = [
     "EquivalentKernel",
@@ -34,6 +35,7 @@ __all__ = [
     "TSMLPRegressor",
     "TSRidgeClassifier",
     "TSRidgeRegressor",
+    "fit_on_dask",
     "kernel_svc_grid",
     "load_estimator",
     "load_estimator_with_notes",

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tensorswitch.estimators._readout import NewRows, Readout
+from tensorswitch.estimators._base import SavedPart, State
+from tensorswitch.estimators._front import Front, NewRows
+from tensorswitch.estimators._readout import Readout
 from tensorswitch.linear._calibration import Calibration
 from tensorswitch.persistence import saved_as
 
@@ -21,7 +23,7 @@ FADED = 1e-3  # of the largest weight in its class, below which a row is forgott
 
 @saved_as("calibration-sample")
 @dataclass(frozen=True, eq=False)
-class CalibrationSample:
+class CalibrationSample(SavedPart):
     """The rows with the lowest hashes, which order, chunks and merging do not change.
 
     A row that is repeated with the same class is held once, with the sum of its weights, so that
@@ -39,33 +41,36 @@ class CalibrationSample:
         return len(self.places)
 
     @classmethod
+    def empty(cls, front: Front) -> Self:
+        """Return the sample of no rows."""
+        x = torch.empty(0, front.representation.in_features, dtype=front.dtype, device="cpu")
+        none = np.empty(0, dtype=np.int64)
+        return cls(torch.from_numpy(none), x, none, np.empty(0))
+
+    @classmethod
     def of(
         cls,
         readout: Readout,
         rows: NewRows,
-        places: np.ndarray,
         outputs: np.ndarray | None = None,
         bound: int | None = None,
     ) -> Self:
         """Sample rows of some classes; ``bound`` is the largest hash that matters."""
-        weight = np.ones(len(places)) if rows.weight is None else rows.weight.double().numpy()
+        assert rows.places is not None
+        weight = np.ones(len(rows)) if rows.weight is None else rows.weight.double().numpy()
         used = weight > 0
         if outputs is not None:
             used &= np.isfinite(outputs).all(1)
         if bound is not None:  # without features of rows that would be dropped again
             used &= rows.hashes.numpy() <= bound
         chosen = np.flatnonzero(used)
-        first, total = _lowest(rows.hashes.numpy()[chosen], places[chosen], weight[chosen])
+        first, total = _lowest(rows.hashes.numpy()[chosen], rows.places[chosen], weight[chosen])
         chosen = chosen[first]
-        front = readout.front
         if not len(chosen):
-            empty = torch.empty(
-                0, front.representation.in_features, dtype=front.dtype, device="cpu"
-            )
-            return cls(rows.hashes[:0], empty, places[:0], total)
+            return cls.empty(readout.front)
         known = None if outputs is None else outputs[chosen]
-        hashes = rows.hashes[torch.from_numpy(chosen)]
-        return cls(hashes, front(rows.X[chosen]), places[chosen], total, known)
+        hashes, x = rows.hashes[torch.from_numpy(chosen)], readout.front(rows.X[chosen])
+        return cls(hashes, x, rows.places[chosen], total, known)
 
     @property
     def bound(self) -> int | None:
@@ -98,13 +103,13 @@ class CalibrationSample:
         rows, weight = _lowest(both.hashes.numpy(), both.places, both.weight)
         return replace(both.take(rows), weight=weight)
 
-    def remove(self, hashes: Tensor, places: np.ndarray, weight: np.ndarray | None) -> Self:
+    def remove(self, rows: NewRows) -> Self:
         """Subtract the weights of rows, and drop those that have none left."""
+        assert rows.places is not None
         removed: dict[tuple[int, int], float] = defaultdict(float)
-        each = np.ones(len(places)) if weight is None else weight
-        for key, less in zip(
-            zip(hashes.tolist(), places.tolist(), strict=True), each.tolist(), strict=True
-        ):
+        each = [1.0] * len(rows) if rows.weight is None else rows.weight.tolist()
+        gone = zip(rows.hashes.tolist(), rows.places.tolist(), strict=True)
+        for key, less in zip(gone, each, strict=True):
             removed[key] += less
         keys = zip(self.hashes.tolist(), self.places.tolist(), strict=True)
         left = self.weight - np.array([removed.get(key, 0.0) for key in keys])
@@ -123,15 +128,6 @@ class CalibrationSample:
     def relabel(self, places: np.ndarray) -> Self:
         """Return the sample with other numbers of the classes."""
         return replace(self, places=places[self.places], outputs=None)
-
-    def state(self) -> dict[str, Any]:
-        """Return the rows."""
-        return dict(vars(self))
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return the sample of a state."""
-        return cls(**state)
 
 
 class Calibrated(NamedTuple):
@@ -167,14 +163,14 @@ class Calibrator:
             rows = row, np.ones(1, int), np.ones(1)
         return Calibrated(Calibration.fit(*rows, affine=False), score)
 
-    def state(self, sums: bool = False) -> dict[str, Any]:
+    def state(self, sums: bool = False) -> State:
         """Return the calibration, and on request the sample instead."""
         if sums and self.sample is not None:
             return {"sample": self.sample}
         return {"calibration": self.found.calibration, "score": self.found.score}
 
     @classmethod
-    def from_state(cls, state: dict[str, Any], readout: Readout) -> Self:
+    def from_state(cls, state: State, readout: Readout) -> Self:
         """Return the calibrator of a state."""
         made = cls(state.get("sample"), readout)
         if "calibration" in state:

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
+from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from tensorswitch._checks import from_numpy
 from tensorswitch._memory import memory_budget
 from tensorswitch.estimators import _image_settings as settings
+from tensorswitch.estimators._base import ClassWeight, Constraints, RandomState, State
+from tensorswitch.estimators._front import NewRows
 from tensorswitch.estimators._images import ImageFeatures, as_learned, flat_rows
-from tensorswitch.estimators._readout import SETTINGS, NewRows, RidgeSettings
+from tensorswitch.estimators._readout import SETTINGS, RidgeSettings
 from tensorswitch.estimators._ridge import RidgeClassifier
 from tensorswitch.estimators._ts_ridge import ALPHA, OF_CLASSIFIERS, OF_SUMS
+from tensorswitch.estimators._validation import seed_of
 from tensorswitch.features import PatchBank2d, as_images, learn_patch_bank, reduced
 from tensorswitch.features.pixels import check_pixels, pixel_range
+from tensorswitch.linear._penalty import Alpha
 from tensorswitch.persistence import saved_as
 
 ALPHAS = tuple(f"{m} mean" for m in (1, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001))
@@ -28,6 +36,7 @@ OPTIONS = ("copies", "components", "open_fraction", "gates_from", "pool", "power
 
 
 @saved_as("conv-ridge-classifier")
+@dataclass(eq=False, repr=False)
 class TSConvRidgeClassifier(RidgeClassifier):
     """Classify images by ridge regression on the copies of a convolutional TS layer.
 
@@ -133,13 +142,34 @@ class TSConvRidgeClassifier(RidgeClassifier):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
+    features: int | str = "auto"
+    _: KW_ONLY
+    sizes: Sequence[int] | None = None
+    grid: int | str = "auto"
+    flips: bool | str = "auto"
+    copies: int | str = "score"
+    components: int = 48
+    open_fraction: float = 0.3
+    gates_from: str = "clusters"
+    pool: str = "mean"
+    power: float = 0.5
+    alpha: Alpha = "cv"
+    solver: str = "auto"
+    dtype: str = "float32"
+    image_shape: tuple[int, ...] | None = None
+    memory_gb: float | None = None
+    time_budget: float | None = None
+    class_weight: ClassWeight = None
+    random_state: RandomState = 0
+    verbose: bool = False
+
+    _parameter_constraints: ClassVar[Constraints] = {
         **ALPHA,
         **OF_CLASSIFIERS,
         "features": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "sizes": ["array-like", range, None],
         "grid": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "flips": [StrOptions({"auto"}), bool, np.bool_],
+        "flips": [StrOptions({"auto"}), "boolean"],
         "copies": [StrOptions({"score"}), Interval(Integral, 1, None, closed="left")],
         "components": [Interval(Integral, 1, None, closed="left")],
         "open_fraction": [Interval(Real, 0, 1, closed="right")],
@@ -155,52 +185,7 @@ class TSConvRidgeClassifier(RidgeClassifier):
         "verbose": ["verbose"],
     }
 
-    image_shape_: tuple[int, int, int]
-
-    def __init__(
-        self,
-        features: int | str = "auto",
-        *,
-        sizes: Sequence[int] | None = None,
-        grid: int | str = "auto",
-        flips: bool | str = "auto",
-        copies: int | str = "score",
-        components: int = 48,
-        open_fraction: float = 0.3,
-        gates_from: str = "clusters",
-        pool: str = "mean",
-        power: float = 0.5,
-        alpha: float | str | Sequence[float | str] = "cv",
-        solver: str = "auto",
-        dtype: str = "float32",
-        image_shape: tuple[int, ...] | None = None,
-        memory_gb: float | None = None,
-        time_budget: float | None = None,
-        class_weight: Any = None,
-        random_state: Any = 0,
-        verbose: bool = False,
-    ) -> None:
-        self.features = features
-        self.sizes = sizes
-        self.grid = grid
-        self.flips = flips
-        self.copies = copies
-        self.components = components
-        self.open_fraction = open_fraction
-        self.gates_from = gates_from
-        self.pool = pool
-        self.power = power
-        self.alpha = alpha
-        self.solver = solver
-        self.dtype = dtype
-        self.image_shape = image_shape
-        self.memory_gb = memory_gb
-        self.time_budget = time_budget
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         tags.input_tags.two_d_array = self.image_shape is not None
@@ -235,40 +220,31 @@ class TSConvRidgeClassifier(RidgeClassifier):
 
     def _settings(self) -> RidgeSettings:
         chosen = isinstance(self.alpha, str) and self.alpha == "cv"
-        return RidgeSettings(
-            ALPHAS if chosen else self.alpha,
-            solver=self.solver,
-            memory_gb=self.memory_gb,
-            left_out=True,
-            verbose=bool(self.verbose),
-            name=type(self).__name__,
-        )
+        return replace(super()._settings(), alpha=ALPHAS) if chosen else super()._settings()
 
-    def _new_front(
-        self, X: Any, targets: np.ndarray, weight: np.ndarray | None, rows: NewRows, whole: bool
-    ) -> ImageFeatures:
+    def _new_front(self, rows: NewRows, whole: bool) -> ImageFeatures:
         """Learn patch features and their scaling from a sample of the images."""
-        seed = self._seed()
+        seed = seed_of(self.random_state)
         order = rows.hashes.argsort(stable=True).numpy()
-        if weight is not None:
-            order = order[weight[order] > 0]
+        if rows.weight is not None:
+            order = order[rows.weight.numpy()[order] > 0]
         order = np.sort(order[: settings.LEARNED])
         order = np.random.default_rng(seed).permutation(order)
-        images = as_images(X[order], self.image_shape_)
-        t = from_numpy(np.ascontiguousarray(targets[order], dtype=np.float32))
+        images = as_images(rows.X[order], self.image_shape_)
+        t = from_numpy(np.ascontiguousarray(rows.targets[order], dtype=np.float32))
         options = {name: getattr(self, name) for name in OPTIONS}
         sample = slice(settings.SAMPLE)
         wanted = self.grid, self.sizes, "auto" if self.flips == "auto" else bool(self.flips)
         found = settings.choose_settings(reduced(images[sample]), t[sample], *wanted, options, seed)
         generator = torch.Generator().manual_seed(seed)
         options |= {"grid": found.grid, "sizes": found.sizes, "generator": generator}
-        count = self._feature_count(len(X) if whole else None, images, found.flips, options)
+        count = self._feature_count(len(rows) if whole else None, images, found.flips, options)
         bank = learn_patch_bank(images, features=count, **options)
         dtype = torch.float64 if self.dtype == "float64" else torch.float32
-        return ImageFeatures.fit(bank, images, dtype, self.image_shape_, found, pixel_range(X))
+        return ImageFeatures.fit(bank, images, dtype, self.image_shape_, found, pixel_range(rows.X))
 
     def _feature_count(
-        self, rows: int | None, images: torch.Tensor, flips: bool, options: dict[str, Any]
+        self, rows: int | None, images: torch.Tensor, flips: bool, options: State
     ) -> int:
         """Return how many features to learn for so many rows, if their number is known."""
         if self.features != "auto":
@@ -278,22 +254,27 @@ class TSConvRidgeClassifier(RidgeClassifier):
         probe = learn_patch_bank(images[:200], features=1024, **options)
         return settings.choose_features(variants, probe, images, memory, self.time_budget)
 
-    def _checked(self, X: Any, **options: Any) -> Any:
+    def _checked_rows(self, X: ArrayLike, accept_sparse: str | bool = False) -> np.ndarray:
         """Return validated images as flat rows, of the shape and range of those learned."""
-        first = options.get("reset", False)
-        if "y" in options and options["y"] is None:
-            raise ValueError("y is missing: a classifier needs a label for each image")
-        y = column_or_1d(options["y"]) if "y" in options else None
-        found, shape = flat_rows(X, self.image_shape, None if first else self.image_shape_)
-        if y is not None:
-            check_consistent_length(found, y)
-        if first:
-            self.image_shape_, self.n_features_in_ = shape, math.prod(shape)
-            return found, y
-        pixels = self._images().pixels
-        check_pixels(*pixel_range(found), *pixels)
-        return found if y is None else (as_learned(found, pixels[0]), y)
+        found, _ = flat_rows(X, self.image_shape, self.image_shape_)
+        check_pixels(*pixel_range(found), *self._images().pixels)
+        return found
 
-    def _restore(self, fitted: dict[str, Any]) -> None:
+    def _checked_chunk(
+        self, X: ArrayLike, y: ArrayLike, first: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if y is None:
+            raise ValueError("y is missing: a classifier needs a label for each image")
+        labels = column_or_1d(y)
+        if first:
+            found, self.image_shape_ = flat_rows(X, self.image_shape, None)
+            self.n_features_in_ = math.prod(self.image_shape_)
+        else:
+            found = as_learned(self._checked_rows(X), self._images().pixels[0])
+        check_consistent_length(found, labels)
+        check_classification_targets(labels)
+        return found, labels
+
+    def _restore(self, fitted: State) -> None:
         super()._restore(fitted)
         self.image_shape_ = self._images().image_shape

@@ -8,15 +8,18 @@ same front can be added and subtracted.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Self, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from tensorswitch._checks import check_positive, from_numpy
+from tensorswitch.estimators._base import Matrix, SavedPart
 from tensorswitch.estimators._modules import Steps, linear_module
 from tensorswitch.explain import Explanation
 from tensorswitch.linear import Columns, Copies, Representation, Solution
@@ -32,45 +35,66 @@ from tensorswitch.preprocessing import (
 )
 from tensorswitch.switches import Switch, as_switch, combine_gates, draw_gates
 
+Standardize: TypeAlias = bool | str | tuple[ArrayLike, ArrayLike]
+
 CHUNK_BYTES = 1 << 27  # of features made at a time
 BLOCK = 1 << 26  # numbers of effective weights held at a time
 
 
-class Front(Protocol):
+@dataclass(frozen=True)
+class NewRows:
+    """Validated rows as given, with targets, weights, hashes and, of labels, places of classes."""
+
+    X: Matrix
+    targets: np.ndarray
+    weight: Tensor | None
+    hashes: Tensor
+    places: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+
+class Front(SavedPart):
     """The steps between rows as they are given and the rows of a representation.
 
-    ``variants`` yields the inputs of rows and of whatever else stands for the same rows, such as
-    mirror images, of which there are ``count`` in all.
+    ``count`` is how many rows stand for one that is given, such as an image and its mirror image.
     """
 
-    @property
-    def scaling(self) -> Scaling: ...
+    scaling: Scaling
+    representation: Representation
+    dtype: torch.dtype
+    count = 1
+
+    @abstractmethod
+    def __call__(self, X: Matrix) -> Tensor:
+        """Return the rows of the representation."""
+
+    def variants(self, X: Matrix) -> Iterator[Tensor]:
+        """Yield these rows, and then others that stand for the same ones."""
+        yield self(X)
+
+    def chunks(self, rows: int) -> list[slice]:
+        """Return parts of rows whose columns take no more than ``CHUNK_BYTES``."""
+        step = max(64, CHUNK_BYTES // (self.representation.in_features * self.dtype.itemsize))
+        return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
+
+    def ignored(self, X: Matrix) -> np.ndarray:
+        """Return the columns that were constant, but vary in other rows."""
+        return self.scaling.ignored(X)
+
+    @abstractmethod
+    def explain(self, X: np.ndarray, solution: Solution) -> Explanation:
+        """Return the share of each feature in each output."""
+
+    @abstractmethod
+    def module(self, solution: Solution) -> nn.Sequential:
+        """Return the steps and the readout as one torch module."""
 
     @property
-    def representation(self) -> Representation: ...
-
-    @property
-    def dtype(self) -> torch.dtype: ...
-
-    @property
-    def count(self) -> int: ...
-
-    def __call__(self, X: Any) -> Tensor: ...
-
-    def variants(self, X: Any) -> Iterator[Tensor]: ...
-
-    def chunks(self, rows: int) -> list[slice]: ...
-
-    def ignored(self, X: Any) -> np.ndarray: ...
-
-    def explain(self, X: Any, solution: Solution) -> Explanation: ...
-
-    def module(self, solution: Solution) -> nn.Sequential: ...
-
-    @property
-    def input_shape(self) -> tuple[int, ...]: ...
-
-    def state(self) -> dict[str, Any]: ...
+    @abstractmethod
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of a row that is given."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +117,7 @@ SETTINGS = GateSettings()
 
 @saved_as("gated-inputs")
 @dataclass(frozen=True, eq=False)
-class GatedInputs:
+class GatedInputs(Front):
     """Scaling, principal components and a constant input, in front of copies by random gates.
 
     Parameters
@@ -112,21 +136,63 @@ class GatedInputs:
     components: PrincipalComponents | None
     intercept: bool
     representation: Copies
-    count = 1
+
+    @classmethod
+    def fit(
+        cls,
+        rows: NewRows,
+        *,
+        gates: Sequence[int] | int | str,
+        switch: Switch | str,
+        standardize: Standardize,
+        components: int | None,
+        intercept: bool,
+        seed: int,
+    ) -> GatedInputs:
+        """Draw gates, and fit scaling and principal components to the first rows."""
+        X, weight = rows.X, None if rows.weight is None else rows.weight.numpy()
+        n_in = X.shape[1] if components is None else _checked_components(components, X)
+        n_in, rule = n_in + intercept, as_switch(switch)
+        copies = _draw(n_in, _sizes(gates, n_in, rule), rule, _type_of(X), intercept, seed)
+
+        def front(scaling: Scaling) -> GatedInputs:
+            # Components have a mean square of 1 where they are scaled, as the constant input has.
+            unit, found = scaling.kind != "none", None
+            if components is not None:
+                found = PrincipalComponents.fit(X, components, weight, scaling, unit)
+            return cls(scaling, found, intercept, copies)
+
+        if not isinstance(standardize, str) or standardize != "auto":
+            return front(_scaling_of(rows, standardize))
+        moments = column_moments(X, weight)
+        fronts = {kind: front(Scaling.of_moments(moments, kind)) for kind in ("columns", "common")}
+        sample = _lowest_rows(rows, SETTINGS.rows)
+        errors = {kind: found._error(sample) for kind, found in fronts.items()}
+        # Scaling each column is the usual choice; a common factor must be clearly better.
+        clear = errors["common"] < SETTINGS.better * errors["columns"]
+        return fronts["common" if clear else "columns"]
+
+    def _error(self, rows: NewRows) -> float:
+        """Return the least leave-one-out error of a readout of a few rows."""
+        copies = self.representation
+        exact = Copies([w.double() for w in copies.gate_weights], copies.switch)
+        targets = from_numpy(np.ascontiguousarray(rows.targets.astype(np.float64)))
+        x = self(rows.X).double()
+        problem = Problem.checked(x, targets, exact, rows.weight, hashes=rows.hashes)
+        return leave_one_out(problem, SETTINGS.tried, self.intercept)
 
     @property
-    def dtype(self) -> torch.dtype:
+    def dtype(self) -> torch.dtype:  # type: ignore[override]
         """The type of inputs and sums."""
         return self.representation.gate_weights[0].dtype
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """The number of columns."""
         if self.components is not None:
             return (len(self.components.mean),)
         return (self.representation.in_features - self.intercept,)
 
-    def __call__(self, X: Any) -> Tensor:
+    def __call__(self, X: Matrix) -> Tensor:
         """Return the inputs of the gates, of shape (rows, n_0), made block by block."""
         result = torch.empty(
             X.shape[0], self.representation.in_features, dtype=self.dtype, device="cpu"
@@ -140,19 +206,10 @@ class GatedInputs:
             result[:, -1] = 1
         return result
 
-    def variants(self, X: Any) -> Iterator[Tensor]:
-        """Yield the inputs of the rows."""
-        yield self(X)
-
-    def chunks(self, rows: int) -> list[slice]:
-        """Return all rows at once: their inputs take no more room than they do."""
+    def chunks(self, rows: int) -> list[slice]:  # their inputs take no more room than they do
         return [slice(0, rows)]
 
-    def ignored(self, X: Any) -> np.ndarray:
-        """Return the columns that were constant, but vary in other rows."""
-        return self.scaling.ignored(X)
-
-    def gates(self, X: Any) -> tuple[Tensor, ...]:
+    def gates(self, X: Matrix) -> tuple[Tensor, ...]:
         """Return which gates rows open, layer by layer."""
         return self.representation.rows(self(X)).gates
 
@@ -199,7 +256,7 @@ class GatedInputs:
     def module(self, solution: Solution) -> nn.Sequential:
         """Return the steps and the readout as one torch module."""
         copies = self.representation
-        steps = Steps.of(self.scaling, self.components, float(self.intercept), self.dtype)
+        steps = Steps(self.scaling, self.components, float(self.intercept), self.dtype)
         readout = TensorSwitching(
             copies.in_features,
             list(copies.sizes),
@@ -218,54 +275,32 @@ class GatedInputs:
                 readout.bias.copy_(solution.intercept)
         return nn.Sequential(steps, readout)
 
-    def state(self) -> dict[str, Any]:
-        """Return the steps."""
-        return {
-            "scaling": self.scaling,
-            "components": self.components,
-            "intercept": self.intercept,
-            "representation": self.representation,
-        }
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return the front of a state."""
-        return cls(**state)
-
 
 @saved_as("scaled-columns")
 @dataclass(frozen=True, eq=False)
-class ScaledColumns:
+class ScaledColumns(Front):
     """Scaling, in front of a readout of the columns themselves."""
 
     scaling: Scaling
     representation: Columns
     dtype: torch.dtype
-    count = 1
+
+    @classmethod
+    def fit(cls, rows: NewRows, standardize: Standardize) -> Self:
+        """Scale given features as ``standardize`` says."""
+        scaling = _scaling_of(rows, standardize)
+        return cls(scaling, Columns(rows.X.shape[1]), _type_of(rows.X))
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """The number of columns."""
         return self.representation.shape
 
-    def __call__(self, X: Any) -> Tensor:
+    def __call__(self, X: Matrix) -> Tensor:
         """Return the scaled columns, made block by block."""
         result = torch.empty(X.shape, dtype=self.dtype, device="cpu")
         for part, rows in dense_blocks(X):
             result[part] = from_numpy(np.ascontiguousarray(self.scaling(rows)))
         return result
-
-    def variants(self, X: Any) -> Iterator[Tensor]:
-        """Yield the scaled columns of the rows."""
-        yield self(X)
-
-    def chunks(self, rows: int) -> list[slice]:
-        """Return parts whose scaled columns fit into memory."""
-        return chunks_of(rows, self.representation.features, self.dtype)
-
-    def ignored(self, X: Any) -> np.ndarray:
-        """Return the columns that were constant, but vary in other rows."""
-        return self.scaling.ignored(X)
 
     def explain(self, X: np.ndarray, solution: Solution) -> Explanation:
         """Return the scaled value of each column times its weight."""
@@ -278,91 +313,25 @@ class ScaledColumns:
 
     def module(self, solution: Solution) -> nn.Sequential:
         """Return the steps and the readout as one torch module."""
-        steps = Steps.of(self.scaling, None, 0.0, self.dtype)
+        steps = Steps(self.scaling, None, 0.0, self.dtype)
         return nn.Sequential(steps, linear_module(solution.weight, solution.intercept))
 
-    def state(self) -> dict[str, Any]:
-        """Return the steps."""
-        return {
-            "scaling": self.scaling,
-            "representation": self.representation,
-            "dtype": self.dtype,
-        }
 
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return the front of a state."""
-        return cls(**state)
-
-
-def chunks_of(rows: int, features: int, dtype: torch.dtype) -> list[slice]:
-    """Return parts of rows whose features take no more than ``CHUNK_BYTES``."""
-    step = max(64, CHUNK_BYTES // (features * dtype.itemsize))
-    return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
-
-
-def fit_scaled_columns(X: Any, weight: np.ndarray | None, standardize: Any) -> ScaledColumns:
-    """Return the front of given features, scaled as ``standardize`` says."""
-    if isinstance(standardize, bool | np.bool_):
-        scaling = Scaling.fit(X, weight, "columns" if standardize else "none")
-    else:
-        scaling = Scaling.given(standardize, X.shape[1])
-    return ScaledColumns(scaling, Columns(X.shape[1]), _type_of(X))
-
-
-def fit_gated_inputs(
-    X: Any,
-    targets: np.ndarray,
-    weight: np.ndarray | None,
-    hashes: Tensor,
-    *,
-    gates: Any,
-    switch: Switch | str,
-    standardize: Any,
-    components: int | None,
-    intercept: bool,
-    seed: int,
-) -> GatedInputs:
-    """Draw gates, and fit scaling and principal components to the first rows."""
-    n_in = (X.shape[1] if components is None else _checked_components(components, X)) + intercept
-    rule = as_switch(switch)
-    copies = _draw(n_in, _sizes(gates, n_in, rule), rule, _type_of(X), intercept, seed)
-
-    def front(scaling: Scaling) -> GatedInputs:
-        # Components have a mean square of 1 where they are scaled, as the constant input has.
-        unit, found = scaling.kind != "none", None
-        if components is not None:
-            found = PrincipalComponents.fit(X, components, weight, scaling, unit)
-        return GatedInputs(scaling, found, intercept, copies)
-
+def _scaling_of(rows: NewRows, standardize: Standardize) -> Scaling:
+    """Return the scaling that a word or a flag asks for, or that of given means and deviations."""
     kinds = {"columns": "columns", "common": "common", True: "columns", False: "none"}
-    if not isinstance(standardize, str | bool | np.bool_):
-        return front(Scaling.given(standardize, X.shape[1]))
-    if standardize != "auto":
-        if standardize not in kinds:
-            Scaling.given(standardize, X.shape[1])  # raises
-        return front(Scaling.fit(X, weight, kinds[standardize]))
-    moments = column_moments(X, weight)
-    some = _lowest_rows(hashes, weight, SETTINGS.rows)
-    rows, t = X[some], from_numpy(np.ascontiguousarray(targets[some].astype(np.float64)))
-    s = None if weight is None else from_numpy(weight[some])
-    exact = Copies([w.double() for w in copies.gate_weights], rule)
-    found, errors = {}, {}
-    for kind in ("columns", "common"):
-        found[kind] = front(Scaling.of_moments(moments, kind))
-        x, alike = found[kind](rows).double(), hashes[torch.from_numpy(some)]
-        problem = Problem.checked(x, t, exact, s, hashes=alike)
-        errors[kind] = leave_one_out(problem, SETTINGS.tried, intercept)
-    # Scaling each column is the usual choice; a common factor must be clearly better.
-    return found["common" if errors["common"] < SETTINGS.better * errors["columns"] else "columns"]
+    if isinstance(standardize, str | bool | np.bool_) and standardize in kinds:
+        weight = None if rows.weight is None else rows.weight.numpy()
+        return Scaling.fit(rows.X, weight, kinds[standardize])
+    return Scaling.given(standardize, rows.X.shape[1])
 
 
-def _type_of(X: Any) -> torch.dtype:
+def _type_of(X: Matrix) -> torch.dtype:
     """Return the type of inputs and sums, which is that of the rows."""
     return torch.float32 if X.dtype == np.float32 else torch.float64
 
 
-def _checked_components(components: int, X: Any) -> int:
+def _checked_components(components: int, X: Matrix) -> int:
     """Return the number of components, before gates are drawn for it."""
     check_positive(components=components)
     if components > min(X.shape):
@@ -380,7 +349,7 @@ def _sizes(gates: Sequence[int] | int | str, n_in: int, switch: Switch) -> list[
             raise ValueError(f"gates must be 'auto' or numbers of gates, got {gates!r}")
         found = min(SETTINGS.most, max(SETTINGS.fewest, SETTINGS.features // n_in))
         return [max(switch.pieces, found - found % switch.pieces)]
-    sizes: list[Any] = [gates] if np.ndim(gates) == 0 else list(gates)  # type: ignore[arg-type]
+    sizes = np.atleast_1d(gates).tolist()
     if not sizes:
         raise ValueError("gates is empty: give the number of gates of at least one layer")
     for size in sizes:
@@ -407,9 +376,11 @@ def _draw(
     return Copies(gate_weights, switch)
 
 
-def _lowest_rows(hashes: Tensor, weight: np.ndarray | None, count: int) -> np.ndarray:
+def _lowest_rows(rows: NewRows, count: int) -> NewRows:
     """Return the rows with the lowest hashes, which neither order nor repetition changes."""
-    used = np.ones(len(hashes), bool) if weight is None else weight > 0
-    values = hashes.numpy()
-    kept = np.unique(values[used])[:count]
-    return np.flatnonzero(used & np.isin(values, kept))
+    hashes = rows.hashes
+    used = torch.ones_like(hashes, dtype=torch.bool) if rows.weight is None else rows.weight > 0
+    kept = torch.unique(hashes[used])[:count]
+    some = (used & torch.isin(hashes, kept)).nonzero().flatten()
+    weight = None if rows.weight is None else rows.weight[some]
+    return NewRows(rows.X[some.numpy()], rows.targets[some.numpy()], weight, hashes[some])

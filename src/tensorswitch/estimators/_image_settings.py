@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from numbers import Integral
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
+from tensorswitch.estimators._base import State
 from tensorswitch.features import PatchBank2d, default_patch_sizes, learn_patch_bank
 from tensorswitch.linear import Columns, Sums
+
+Shape: TypeAlias = tuple[int, tuple[int, ...]]  # grid and sizes of patches
 
 GRIDS = (2, 3)
 SAMPLE, JUDGED = 4_000, 1_500  # images for trying settings, and how many are left out
@@ -35,71 +40,47 @@ class Settings(NamedTuple):
 def choose_settings(
     images: Tensor,
     targets: Tensor,
-    grid: Any,
-    sizes: Any,
-    flips: Any,
-    options: dict[str, Any],
+    grid: int | str,
+    sizes: Sequence[int] | None,
+    flips: bool | str,
+    options: State,
     seed: int,
 ) -> Settings:
-    """Return windows, patch sizes and whether mirror images help, by the error on images left out.
+    """Return what is not fixed, by the error on images left out of a sample in random order.
 
-    Parameters
-    ----------
-    images : Tensor of shape (images, channels, height, width)
-        A sample in random order, reduced as :func:`learn_patch_bank` does it.
-    targets : Tensor of shape (images, outputs)
-        Targets of ±1.
-    grid : int or "auto"
-        Fixed, or to be found.
-    sizes : sequence of int or None
-        Fixed, or to be found.
-    flips : bool or "auto"
-        Fixed, or to be found.
-    options : dict
-        Further options of :func:`learn_patch_bank`.
-    seed : int
-        Of the gates.
-
-    Returns
-    -------
-    Settings
+    ``images`` are reduced, and ``options`` are further ones of :func:`learn_patch_bank`.
     """
     height, width = images.shape[2:]
     scales = [default_patch_sizes(height, width, scale) for scale in ("small", "large")]
     all_sizes = scales if sizes is None else [tuple(sizes)]
-    few = len(images) < FEWEST
-    if grid == "auto":  # with at least one position of the largest patch in each window
+    tried: list[Shape] = [(grid, s) for s in all_sizes] if isinstance(grid, Integral) else []
+    if not tried:  # with at least one position of the largest patch in each window
         most = {s: max(1, min(height, width) - max(s) + 1) for s in all_sizes}
         tried = list(dict.fromkeys((min(g, most[s]), s) for g in GRIDS for s in all_sizes))
-    else:
-        tried = list(dict.fromkeys((grid, s) for s in all_sizes))
+    few = len(images) < FEWEST
     left_out = min(JUDGED, len(images) // 3)
-    errors: dict[tuple[int, tuple[int, ...]], float] = {}
-    banks = {}
-    if len(tried) > 1 and not few:
-        for g, s in tried:
-            try:
-                banks[g, s] = _tried_bank(images, g, s, options, seed)
-            except ValueError:  # too fine a grid for these patches
-                continue
-            errors[g, s] = _error(banks[g, s], images, targets, left_out, False)
-    best = min(errors, key=lambda key: errors[key]) if errors else tried[0]
+    banks: dict[Shape, PatchBank2d] = {}
+    errors: dict[Shape, float] = {}
+
+    def bank_of(shape: Shape) -> PatchBank2d:
+        if shape not in banks:
+            grid, sizes = shape
+            generator = torch.Generator().manual_seed(seed)
+            features = max(TRIED_FEATURES, 2 * grid**2 * 8 * len(sizes))
+            banks[shape] = learn_patch_bank(
+                images, features=features, grid=grid, sizes=sizes, generator=generator, **options
+            )
+        return banks[shape]
+
+    for shape in tried if len(tried) > 1 and not few else []:
+        with suppress(ValueError):  # too fine a grid for these patches
+            errors[shape] = _error(bank_of(shape), images, targets, left_out, False)
+    best = min(errors, key=errors.__getitem__) if errors else tried[0]
     if not isinstance(flips, str) or few:
         return Settings(*best, flips is True)
-    bank = banks.get(best) or _tried_bank(images, *best, options, seed)
-    plain = errors.get(best) or _error(bank, images, targets, left_out, False)
-    mirrored = _error(bank, images, targets, left_out, True)
+    plain = errors.get(best) or _error(bank_of(best), images, targets, left_out, False)
+    mirrored = _error(bank_of(best), images, targets, left_out, True)
     return Settings(*best, mirrored < WORTH * plain)
-
-
-def _tried_bank(
-    images: Tensor, grid: int, sizes: tuple[int, ...], options: dict[str, Any], seed: int
-) -> PatchBank2d:
-    generator = torch.Generator().manual_seed(seed)
-    features = max(TRIED_FEATURES, 2 * grid**2 * 8 * len(sizes))
-    return learn_patch_bank(
-        images, features=features, grid=grid, sizes=sizes, generator=generator, **options
-    )
 
 
 @torch.no_grad()
@@ -123,25 +104,10 @@ def _error(bank: PatchBank2d, images: Tensor, targets: Tensor, left_out: int, fl
 def choose_features(
     rows: int | None, bank: PatchBank2d, images: Tensor, memory: float, seconds: float | None
 ) -> int:
-    """Return how many features fit into memory and, if it is given, into the time.
+    """Return how many features fit into memory and, if it is given, into the time in seconds.
 
-    Parameters
-    ----------
-    rows : int or None
-        Number of images to come, mirror images included, if it is known.
-    bank : PatchBank2d
-        Features like those to be learned, to measure the speed.
-    images : Tensor of shape (images, channels, height, width)
-        A few images.
-    memory : float
-        Bytes that may be used.
-    seconds : float or None
-        Time that fitting may take.
-
-    Returns
-    -------
-    int
-        One of ``LADDER``.
+    ``rows`` are the images to come, mirror images included, if their number is known; the speed is
+    that of a ``bank`` like the one to be learned.
     """
     fitting = [n for n in LADDER if 18 * Columns(n).gram_shape[0] + (1 << 29) <= memory] or [
         LADDER[0]
@@ -175,7 +141,7 @@ def _speeds(bank: PatchBank2d, images: Tensor) -> tuple[float, float]:
     return per_feature, per_product
 
 
-def _fastest(work: Callable[[], Any], turns: int = 3) -> float:
+def _fastest(work: Callable[[], object], turns: int = 3) -> float:
     times = []
     for _ in range(turns):
         start = time.perf_counter()

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from scipy import sparse
 from torch import Tensor, nn
 
-from tensorswitch.estimators._front import chunks_of
+from tensorswitch.estimators._front import Front
 from tensorswitch.estimators._image_settings import Settings
 from tensorswitch.estimators._modules import linear_module
 from tensorswitch.explain import Explanation
 from tensorswitch.features import PatchBank2d, as_images, channels_first, pixel_shares
 from tensorswitch.linear import Columns, Solution
 from tensorswitch.persistence import saved_as
-from tensorswitch.preprocessing import Scaling
 
 SCALED_IMAGES = 2_000  # from which means and deviations of features are taken
 RARE = 0.01  # features whose deviation is a smaller part of the typical one are not amplified
@@ -28,7 +28,7 @@ BYTE = 0.01  # of a level, by which fractions of 255 may differ from one
 
 @saved_as("image-features")
 @dataclass(frozen=True, eq=False)
-class ImageFeatures:
+class ImageFeatures(Front):
     """Patch features of images given as flat rows, centred and scaled.
 
         z = (φ(x) − centre) · factor
@@ -45,7 +45,6 @@ class ImageFeatures:
     grid: int
     sizes: tuple[int, ...]
     flips: bool
-    scaling = Scaling()  # of the pixels, which are taken as they are
 
     @classmethod
     def fit(
@@ -65,17 +64,17 @@ class ImageFeatures:
         return cls(bank, z.mean(0), factor, image_shape, pixels, *found)
 
     @property
-    def representation(self) -> Columns:
+    def representation(self) -> Columns:  # type: ignore[override]
         """The features as columns."""
         return Columns(self.bank.out_features)
 
     @property
-    def dtype(self) -> torch.dtype:
+    def dtype(self) -> torch.dtype:  # type: ignore[override]
         """The type of features and sums."""
         return self.centre.dtype
 
     @property
-    def count(self) -> int:
+    def count(self) -> int:  # type: ignore[override]
         """How many rows stand for an image."""
         return 2 if self.flips else 1
 
@@ -96,12 +95,7 @@ class ImageFeatures:
         if self.flips:
             yield self._features(images.flip(3))
 
-    def chunks(self, rows: int) -> list[slice]:
-        """Return parts whose features fit into memory."""
-        return chunks_of(rows, self.bank.out_features, self.dtype)
-
-    def ignored(self, X: np.ndarray) -> np.ndarray:
-        """Return no columns: constant pixels do not matter to patches."""
+    def ignored(self, X: np.ndarray) -> np.ndarray:  # constant pixels do not matter to patches
         return np.empty(0, dtype=np.int64)
 
     def explain(self, X: np.ndarray, solution: Solution) -> Explanation:
@@ -130,18 +124,9 @@ class ImageFeatures:
             z: Tensor = self.bank(images)
         return z.sub_(self.centre).mul_(self.factor)
 
-    def state(self) -> dict[str, Any]:
-        """Return the steps and the settings."""
-        return dict(vars(self))
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return the front of a state."""
-        return cls(**state)
-
 
 def flat_rows(
-    X: Any, shape: tuple[int, ...] | None, expected: tuple[int, int, int] | None
+    X: ArrayLike, shape: tuple[int, ...] | None, expected: tuple[int, int, int] | None
 ) -> tuple[np.ndarray, tuple[int, int, int]]:
     """Return images as flat rows and their shape; raise if it is not the expected one."""
     if sparse.issparse(X):

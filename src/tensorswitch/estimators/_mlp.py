@@ -1,4 +1,4 @@
-"""What the estimators with a network share: parameters, and training with weights."""
+"""SS and TS networks with the interface of scikit-learn's multi-layer perceptrons."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
-from sklearn.base import is_regressor
+from numpy.typing import ArrayLike
+from scipy.special import softmax
+from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin, is_regressor
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -20,18 +22,34 @@ from sklearn.utils.validation import check_is_fitted
 
 from tensorswitch._progress import progress_bar
 from tensorswitch._random import seeded
-from tensorswitch.estimators._inputs import rows_of_numbers, sample_weights
+from tensorswitch.estimators._base import (
+    SEEN,
+    ClassWeight,
+    Constraints,
+    RandomState,
+    SavedEstimator,
+    State,
+    Weights,
+    documented_as,
+    unchanged_on_error,
+)
 from tensorswitch.estimators._scaled_network import ScaledNetwork, distinct_rows, start_at_zero
-from tensorswitch.estimators._state import SEEN, SavedEstimator
-from tensorswitch.estimators._transaction import unchanged_on_error
+from tensorswitch.estimators._validation import (
+    check_classes,
+    check_partial_fit,
+    check_rows,
+    check_training_rows,
+    check_weights,
+    class_factors,
+    class_places,
+)
 from tensorswitch.explain import Explanation
 from tensorswitch.models import KINDS, mlp
 from tensorswitch.nn import to_onnx
+from tensorswitch.persistence import saved_as
 from tensorswitch.preprocessing import Scaling
 from tensorswitch.training import Learner, Rows
 
-Constraints: TypeAlias = dict[str, list[Any]]
-FLOATS: dict[str, Any] = {"dtype": [np.float64, np.float32], "order": "C"}
 ROUNDING = 1e-15  # targets whose deviation is a smaller part of them are constant
 
 
@@ -55,8 +73,8 @@ SETTINGS = Settings()
 
 
 @dataclass(eq=False, repr=False)
-class TSMLPBase(SavedEstimator):
-    """Base class of the classifier and the regressor."""
+class TSMLP(SavedEstimator):
+    """Scaling → network → learner: what classifier and regressor share."""
 
     hidden_layer_sizes: Sequence[int] | int = (100,)
     kind: str = "ss+ts"
@@ -75,7 +93,7 @@ class TSMLPBase(SavedEstimator):
     bias: bool = True
     standardize: bool = True
     warm_start: bool = False
-    random_state: Any = None
+    random_state: RandomState = None
     device: str = "cpu"
     verbose: bool = False
 
@@ -105,7 +123,7 @@ class TSMLPBase(SavedEstimator):
     }
 
     @unchanged_on_error
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train the network.
 
         Parameters
@@ -124,7 +142,8 @@ class TSMLPBase(SavedEstimator):
         """
         self._validate_params()
         random = check_random_state(self.random_state)
-        X, y, weight = self._checked_rows(X, y, sample_weight, True)
+        X, y = check_training_rows(self, X, y)
+        weight = check_weights(X, sample_weight)
         continues = self.warm_start and hasattr(self, "_model")
         targets, weight, outputs = self._encoded(y, weight, continues)
         unit = 1.0 if weight is None else float(weight[weight > 0].mean())
@@ -143,12 +162,19 @@ class TSMLPBase(SavedEstimator):
         self._train(rows, held[0] if held else None)
         return self
 
-    def _learn_chunk(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
+    def _learn_chunk(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        classes: np.ndarray | None = None,
+    ) -> Self:
         """Train for one epoch on a chunk of rows, of which the first decides the scalings."""
         first = not hasattr(self, "_model")
         if first:
             self._validate_params()
-        X, y, weight = self._checked_rows(X, y, sample_weight, first)
+        X, y = check_training_rows(self, X, y, reset=first)
+        weight = check_weights(X, sample_weight)
         targets, weight, outputs = self._encoded(y, weight, not first, classes)
         used = np.ones(len(X)) if weight is None else weight[weight > 0]
         X, targets, weight = distinct_rows(X, targets, weight)
@@ -171,7 +197,7 @@ class TSMLPBase(SavedEstimator):
         """Training loss of the last epoch."""
         return self.loss_curve_[-1]
 
-    def explain(self, X: Any) -> Explanation:
+    def explain(self, X: ArrayLike) -> Explanation:
         """Return what each feature contributes: input times gradient, exact once gates are known.
 
         Parameters
@@ -186,7 +212,7 @@ class TSMLPBase(SavedEstimator):
             to the outputs of the network.
         """
         check_is_fitted(self)
-        return self._model.explain(rows_of_numbers(self, X, reset=False, **FLOATS))
+        return self._model.explain(check_rows(self, X))
 
     def to_torch(self) -> torch.nn.Module:
         """Return the fitted model as a torch module from features to logits or predictions.
@@ -210,44 +236,43 @@ class TSMLPBase(SavedEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_iter_")
 
-    def _fitted_state(self, sums: bool) -> dict[str, Any]:
+    def _fitted_state(self, sums: bool) -> State:
         fitted = {k: v for k, v in vars(self).items() if k.endswith("_") and k not in SEEN}
         state = {"model": self._model, "attributes": fitted}
         if sums:
-            state["optimizer"] = self._model.learner.optimizer.state_dict()
+            learner = self._model.learner
+            state["optimizer"] = learner.optimizer.state_dict()
+            state["progress"] = learner.epochs_done, learner.generator.get_state()
         return state
 
-    def _restore(self, fitted: dict[str, Any]) -> None:
+    def _restore(self, fitted: State) -> None:
         self.__dict__.update(fitted["attributes"], _model=fitted["model"])
         if "optimizer" in fitted:
-            self._model.learner.optimizer.load_state_dict(fitted["optimizer"])
+            learner = self._model.learner
+            learner.optimizer.load_state_dict(fitted["optimizer"])
+            learner.epochs_done, generator = fitted["progress"]
+            learner.generator.set_state(generator)
 
-    def _before_fit(self) -> dict[str, Any]:
+    def _before_fit(self) -> State:
         """Return copies of the attributes that training modifies in place."""
         if not hasattr(self, "_model"):
             return {}
         curves = {name: list(getattr(self, name)) for name in ("loss_curve_", "validation_curve_")}
         return {"_model": copy.deepcopy(self._model), **curves}
 
-    def _outputs(self, X: Any) -> np.ndarray:
+    def _outputs(self, X: ArrayLike) -> np.ndarray:
         """Return logits, or predictions as columns."""
         check_is_fitted(self)
-        return self._model.outputs(rows_of_numbers(self, X, reset=False, **FLOATS))
-
-    def _checked_rows(
-        self, X: Any, y: Any, sample_weight: Any, reset: bool
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Return rows, targets and weights."""
-        numbers = is_regressor(self)
-        X, y = rows_of_numbers(
-            self, X, y, reset=reset, multi_output=numbers, y_numeric=numbers, **FLOATS
-        )
-        return X, y, sample_weights(X, sample_weight)
+        return self._model.outputs(check_rows(self, X))
 
     @abstractmethod
     def _encoded(
-        self, y: np.ndarray, weight: np.ndarray | None, continues: bool, classes: Any = None
-    ) -> tuple[np.ndarray, np.ndarray | None, int]:
+        self,
+        y: np.ndarray,
+        weight: Weights,
+        continues: bool,
+        classes: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, Weights, int]:
         """Return targets of the network, weights of rows, and the number of outputs."""
 
     def _start(
@@ -300,7 +325,7 @@ class TSMLPBase(SavedEstimator):
             if "momentum" in group:
                 group["momentum"] = self.momentum
 
-    def _network_shape(self) -> dict[str, Any]:
+    def _network_shape(self) -> State:
         """Return the arguments that the network is built from."""
         sizes, kind = self.hidden_layer_sizes, self.kind
         several = list(sizes) if isinstance(sizes, Iterable) else [sizes]
@@ -320,7 +345,7 @@ class TSMLPBase(SavedEstimator):
         widths = [int(n) for n in several]
         return {"kind": kind, "depth": len(widths), "width": widths, "bias": bool(self.bias)}
 
-    def _fixed(self, columns: int) -> dict[str, Any]:
+    def _fixed(self, columns: int) -> State:
         """Return what must not change while training goes on."""
         rest = {"columns": columns, "optimizer": self.optimizer, "device": str(self.device)}
         return {**self._network_shape(), **rest}
@@ -384,3 +409,284 @@ class TSMLPBase(SavedEstimator):
     def _epoch(self, rows: Rows) -> None:
         self.loss_curve_.append(self._model.learner.epoch(rows)[0])
         self.n_iter_ += 1
+
+
+@saved_as("mlp-classifier")
+@dataclass(eq=False, repr=False)
+class TSMLPClassifier(ClassifierMixin, TSMLP):  # type: ignore[misc]
+    """Classifier with a TS or SS network, trained by gradient descent on the cross-entropy.
+
+    Parameters follow :class:`sklearn.neural_network.MLPClassifier`.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : int or sequence of int, default=(100,)
+        Number of units (gates) of each hidden layer.
+    kind : {"ss+ts", "ts-lrc", "ts-ibp-lrc", "ts-ibp", "ss"}, default="ss+ts"
+        The network: "ss" is an ordinary ReLU network; "ss+ts" adds a readout of copies of the
+        input, so that the gates learn as those of the ReLU network do
+        (:class:`tensorswitch.JointSwitching`). The others are those of the paper [1]_: "ts-lrc"
+        compresses the copies and keeps its gates fixed; "ts-ibp-lrc" also trains the gates, by
+        inverted backpropagation; "ts-ibp" trains the gates and does not compress.
+    learn_gates : bool, optional
+        Whether to train the gates of compressed layers. By default ``kind`` decides.
+    optimizer : {"adam", "adamw", "sgd"}, default="adam"
+        The optimiser.
+    learning_rate_init : float or "auto", default="auto"
+        The learning rate; by default 1e-3, and 2e-4 for "ts-lrc" on standardised columns.
+    momentum : float, default=0.9
+        Momentum of "sgd".
+    alpha : float, default=1e-4
+        Strength of the L2 penalty.
+    batch_size : int or "auto", default="auto"
+        Number of rows per step; by default a sixteenth of them, at least 32 and at most 128, and
+        200 if there are fewer than 300 rows.
+    max_iter : int, default=200
+        Maximum number of epochs.
+    tol : float, default=1e-4
+        Smallest decrease of the monitored loss that counts as an improvement.
+    n_iter_no_change : int, default=20
+        Stop after this many epochs in a row without an improvement of the training loss or, with
+        ``early_stopping``, of the validation loss.
+    early_stopping : bool or "auto", default="auto"
+        Whether to hold out rows for validation and keep the weights of the best epoch; by default
+        if there are at least 300.
+    validation_fraction : float, default=0.1
+        Fraction of the rows that ``early_stopping`` holds out.
+    bias : bool, default=True
+        Whether the layers have biases and, with ``standardize``, a constant input.
+    standardize : bool, default=True
+        Whether columns are centred and divided by their standard deviations, which are those of
+        the first chunk in ``partial_fit``. Constant columns are ignored.
+    class_weight : dict, "balanced" or None, default=None
+        Factors on the weights of rows, as in :class:`sklearn.linear_model.LogisticRegression`.
+    warm_start : bool, default=False
+        Whether ``fit`` continues training the network of the previous ``fit``.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the weights, of the order of the rows and of the validation split.
+    device : str, default="cpu"
+        The torch device to train on.
+    verbose : bool, default=False
+        Show a progress bar.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The class labels, sorted.
+    network_ : torch.nn.Module
+        The network.
+    n_iter_ : int
+        Number of epochs.
+    loss_ : float
+        Training loss of the last epoch.
+    loss_curve_, validation_curve_ : list of float
+        Losses of each epoch; no validation losses without ``early_stopping``.
+    n_features_in_ : int
+        Number of features seen during fit.
+
+    See Also
+    --------
+    TSMLPRegressor : Regression with the same networks.
+
+    References
+    ----------
+    .. [1] C.-Y. Tsai, A. Saxe and D. Cox, "Tensor Switching Networks", NIPS 2016, arXiv:1610.10087.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from tensorswitch.estimators import TSMLPClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = TSMLPClassifier((32,), max_iter=30, random_state=0)
+    >>> model = model.fit(X[:1000] / 16, y[:1000])
+    >>> bool(model.score(X[1000:] / 16, y[1000:]) > 0.85)
+    True
+    """
+
+    class_weight: ClassWeight = field(default=None, kw_only=True)
+    classes_: np.ndarray = field(init=False)
+
+    _parameter_constraints: ClassVar[Constraints] = {
+        **TSMLP._parameter_constraints,
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+    }
+
+    @unchanged_on_error
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Train for one epoch on a chunk of rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            A chunk of samples.
+        y : array-like of shape (n_samples,)
+            Class labels.
+        classes : array-like of shape (n_classes,), optional
+            All labels that any chunk may contain. Required in the first call.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors on the losses of the samples. A weight of two is a repeated sample.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        known = check_partial_fit(getattr(self, "classes_", None), classes)
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"class_weight={self.class_weight!r} needs all rows at once; "
+                "pass a dict of weights to use it with partial_fit"
+            )
+        return self._learn_chunk(X, y, sample_weight, known)
+
+    def _encoded(
+        self,
+        y: np.ndarray,
+        weight: Weights,
+        continues: bool,
+        classes: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, Weights, int]:
+        known = classes
+        if known is None:
+            known = check_classes(y, weight=weight)
+            before = getattr(self, "classes_", known)
+            if continues and not np.array_equal(known, before):
+                raise ValueError(
+                    f"warm_start needs the classes of the previous fit, {before}, got {known}"
+                )
+        targets = class_places(y, known, weight)
+        self.classes_ = known
+        if self.class_weight is not None:
+            rows = np.ones(len(y)) if weight is None else weight
+            weight = rows * class_factors(self.class_weight, known, targets, rows)[targets]
+        return targets, weight, len(known)
+
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+        """Predict the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Probabilities, with classes in the order of ``classes_``.
+        """
+        found: np.ndarray = softmax(self._outputs(X).astype(np.float64), axis=1)
+        return found
+
+    def predict(self, X: ArrayLike) -> np.ndarray:
+        """Predict the most probable class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Class labels.
+        """
+        places = self._outputs(X).argmax(1)  # raises if the model is not fitted
+        labels: np.ndarray = self.classes_[places]
+        return labels
+
+
+@saved_as("mlp-regressor")
+@documented_as(TSMLPClassifier, without=("class_weight", "classes_"))
+@dataclass(eq=False, repr=False)
+class TSMLPRegressor(MultiOutputMixin, RegressorMixin, TSMLP):  # type: ignore[misc]
+    """Regressor with a TS or SS network, trained by gradient descent on the squared error.
+
+    Parameters follow :class:`sklearn.neural_network.MLPRegressor`. Targets may have several
+    columns, and are standardised inside.
+
+    {parameters}
+
+    {attributes}
+    target_shape_ : tuple of int
+        Shape of the targets of a row, () for one-dimensional targets.
+
+    See Also
+    --------
+    TSMLPClassifier : Classification with the same networks.
+
+    References
+    ----------
+    .. [1] C.-Y. Tsai, A. Saxe and D. Cox, "Tensor Switching Networks", NIPS 2016, arXiv:1610.10087.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tensorswitch.estimators import TSMLPRegressor
+    >>> X = np.random.default_rng(0).normal(size=(1000, 3))
+    >>> y = np.abs(X).sum(1)
+    >>> model = TSMLPRegressor((32, 32), learning_rate_init=0.01, random_state=0)
+    >>> bool(model.fit(X[:800], y[:800]).score(X[800:], y[800:]) > 0.9)
+    True
+    """
+
+    target_shape_: tuple[int, ...] = field(init=False)
+
+    @unchanged_on_error
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Train for one epoch on a chunk of rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            A chunk of samples.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors on the losses of the samples. A weight of two is a repeated sample.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        return self._learn_chunk(X, y, sample_weight)
+
+    def _encoded(
+        self,
+        y: np.ndarray,
+        weight: Weights,
+        continues: bool,
+        classes: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, Weights, int]:
+        shape = y.shape[1:]
+        if continues and shape != self.target_shape_:
+            raise ValueError(
+                f"y has rows of shape {shape}, but previous targets had shape {self.target_shape_}"
+            )
+        self.target_shape_ = shape
+        targets = np.ascontiguousarray(y.reshape(len(y), -1), dtype=np.float64)
+        return targets, weight, targets.shape[1]
+
+    def predict(self, X: ArrayLike) -> np.ndarray:
+        """Predict targets.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            Predictions, in the shape of the training targets.
+        """
+        outputs = self._outputs(X)
+        return outputs if self.target_shape_ else outputs.ravel()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
-
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from tensorswitch.preprocessing import PrincipalComponents, Scaling
@@ -27,30 +26,17 @@ class Steps(nn.Module):
 
     def __init__(
         self,
-        centre: Any = None,
-        factor: Any = None,
-        mean: Any = None,
-        basis: Any = None,
+        scaling: Scaling,
+        components: PrincipalComponents | None = None,
         constant: float = 0.0,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
         self.constant, self.dtype = float(constant), dtype
-        arrays = {"centre": centre, "factor": factor, "mean": mean, "basis": basis}
-        for name, array in arrays.items():
-            self.register_buffer(name, None if array is None else _exact(array))
-
-    @classmethod
-    def of(
-        cls,
-        scaling: Scaling,
-        components: PrincipalComponents | None = None,
-        constant: float = 0.0,
-        dtype: torch.dtype = torch.float32,
-    ) -> Self:
-        """Return the steps of fitted parts."""
-        mean, basis = (None, None) if components is None else (components.mean, components.basis)
-        return cls(scaling.centre, scaling.factor, mean, basis, constant, dtype)
+        for part, names in ((scaling, ("centre", "factor")), (components, ("mean", "basis"))):
+            for name in names:
+                array = getattr(part, name, None)
+                self.register_buffer(name, None if array is None else _exact(array))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the inputs of a readout or a network."""
@@ -72,7 +58,7 @@ class Unscaled(nn.Module):
     centre: Tensor
     spread: Tensor
 
-    def __init__(self, centre: Any, spread: Any) -> None:
+    def __init__(self, centre: ArrayLike, spread: ArrayLike) -> None:
         super().__init__()
         self.register_buffer("centre", _exact(centre))
         self.register_buffer("spread", _exact(spread))
@@ -96,6 +82,6 @@ def linear_module(weight: Tensor, bias: Tensor | None) -> nn.Linear:
     return layer
 
 
-def _exact(array: Any) -> Tensor:
+def _exact(array: ArrayLike) -> Tensor:
     """Return a buffer in float64."""
     return torch.tensor(np.asarray(array), dtype=torch.float64, device="cpu")

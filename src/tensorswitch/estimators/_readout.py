@@ -9,10 +9,10 @@ be removed, and which can be merged with sums of other rows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Self, TypeAlias
 
 import numpy as np
 import torch
@@ -23,9 +23,10 @@ from tensorswitch import persistence
 from tensorswitch._checks import check_factor, from_numpy
 from tensorswitch._memory import memory_budget
 from tensorswitch._progress import progress_bar
-from tensorswitch.estimators._front import CHUNK_BYTES, Front
+from tensorswitch.estimators._base import Matrix, SavedPart, State, Weights
+from tensorswitch.estimators._front import CHUNK_BYTES, Front, NewRows
 from tensorswitch.linear import Columns, SingularError, Solution, StoredRows, Sums
-from tensorswitch.linear._matrix_free import Options
+from tensorswitch.linear._matrix_free import Options, Watch
 from tensorswitch.linear._penalty import Alpha, penalties
 from tensorswitch.linear._problem import Problem
 from tensorswitch.linear._rows import fold_of_hashes
@@ -33,6 +34,8 @@ from tensorswitch.linear._solve import Folds, choose_folds, solve_problem
 from tensorswitch.linear._streaming import FOLDS, left_out_readouts
 from tensorswitch.persistence import saved_as
 from tensorswitch.preprocessing import column_moments
+
+Bar: TypeAlias = Callable[..., None]  # of progress
 
 log = logging.getLogger("tensorswitch.linear")
 
@@ -58,7 +61,7 @@ SETTINGS = ColumnSettings()
 
 @saved_as("target-units")
 @dataclass(frozen=True)
-class TargetUnits:
+class TargetUnits(SavedPart):
     """``t = (y − shift) / scale``, the same scale for all outputs.
 
     Predictions then follow ``y → a·y + b`` to rounding, whatever the penalty.
@@ -68,7 +71,7 @@ class TargetUnits:
     scale: float = 1.0
 
     @classmethod
-    def fit(cls, targets: np.ndarray, weight: np.ndarray | None) -> Self:
+    def fit(cls, targets: np.ndarray, weight: Weights) -> Self:
         """Return mean and typical deviation; a scale of 1 for constant targets."""
         mean, deviation, _ = column_moments(targets, weight)
         scale = float(np.sqrt(np.square(deviation).mean())) or 1.0
@@ -83,6 +86,10 @@ class TargetUnits:
         """Return targets for the readout."""
         scaled = (targets - self.shift) / self.scale
         return from_numpy(np.ascontiguousarray(scaled)).to(dtype)
+
+    def scaled_rows(self, rows: NewRows) -> NewRows:
+        """Return rows with scaled targets in float64."""
+        return replace(rows, targets=(rows.targets - self.shift) / self.scale)
 
     def restored(self, outputs: np.ndarray) -> np.ndarray:
         """Return outputs in the units of the targets.
@@ -101,15 +108,6 @@ class TargetUnits:
             return sums
         outputs = len(self.shift)
         return sums.retarget(range(outputs), [factor] * outputs, offset.tolist())
-
-    def state(self) -> dict[str, Any]:
-        """Return shift and scale."""
-        return {"shift": self.shift, "scale": self.scale}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return the units of a state."""
-        return cls(**state)
 
 
 @dataclass(frozen=True)
@@ -131,25 +129,13 @@ class RidgeSettings:
         penalties(self.alpha, 1.0)  # raises
         check_factor(forgetting=self.forgetting)
 
-    def options(self, watch: Any = None) -> Options:
+    def options(self, watch: Watch | None = None) -> Options:
         """Return the options of the solvers."""
         return Options(self.tol, self.max_iter, self.fit_intercept, watch=watch)
 
 
-@dataclass(frozen=True)
-class NewRows:
-    """Validated rows as they were given, with targets, weights, and hashes of the rows."""
-
-    X: Any
-    targets: np.ndarray
-    weight: Tensor | None
-    hashes: Tensor
-
-    def __len__(self) -> int:
-        return int(self.X.shape[0])
-
-
 @saved_as("ridge-readout")
+@dataclass(eq=False)
 class Readout:
     """A ridge readout behind a front.
 
@@ -157,34 +143,24 @@ class Readout:
     solver, from which sums can be made; or only a ``solution``.
     """
 
-    def __init__(
-        self,
-        front: Front,
-        units: TargetUnits,
-        settings: RidgeSettings,
-        solver: str = "streaming",
-        *,
-        sums: Sums | None = None,
-        problem: Problem | None = None,
-        solution: Solution | None = None,
-        loaded: bool = False,
-    ) -> None:
-        self.front, self.units, self.settings, self.solver = front, units, settings, solver
-        self.sums, self.problem, self._solution, self.loaded = sums, problem, solution, loaded
-
-    @property
-    def outputs(self) -> int:
-        """Number of outputs."""
-        return len(self.units.shift)
+    front: Front
+    units: TargetUnits
+    settings: RidgeSettings
+    solver: str = "streaming"
+    _: KW_ONLY
+    sums: Sums | None = None
+    problem: Problem | None = None
+    solved: Solution | None = None
+    loaded: bool = False
 
     @property
     def solution(self) -> Solution:
         """The readout with its λ, solved when it is first needed."""
-        if self._solution is None:
+        if self.solved is None:
             assert self.sums is not None
             settings = self.settings
-            self._solution = self.sums.solve(settings.alpha, fit_intercept=settings.fit_intercept)
-        return self._solution
+            self.solved = self.sums.solve(settings.alpha, fit_intercept=settings.fit_intercept)
+        return self.solved
 
     @classmethod
     def fit(
@@ -227,24 +203,20 @@ class Readout:
             )
         few = problem if solved.solver == "dual" else None  # to make sums from, if they are needed
         outputs = None if solved.left_out is None else solved.left_out.numpy()
-        sums, solution = solved.sums, solved.solution
-        readout = cls(
-            front, units, settings, solved.solver, sums=sums, problem=few, solution=solution
-        )
-        return readout, outputs
+        readout = cls(front, units, settings, solved.solver, sums=solved.sums, problem=few)
+        return replace(readout, solved=solved.solution), outputs
 
     @classmethod
     def _fit_stored(
-        cls, front: Front, units: TargetUnits, rows: NewRows, settings: RidgeSettings, bar: Any
+        cls, front: Front, units: TargetUnits, rows: NewRows, settings: RidgeSettings, bar: Bar
     ) -> tuple[Readout, np.ndarray | None]:
         """Keep the columns of all rows in half precision, and solve by conjugate gradients."""
         budget = None if settings.memory_gb is None else settings.memory_gb * 2**30 / 2
         features, outputs = front.representation.features, len(units.shift)
         stored = StoredRows(front.count * len(rows), features, outputs, memory=budget)
         own = []  # places of the rows themselves, without mirror images
-        centre = torch.zeros(
-            features, dtype=front.dtype, device="cpu"
-        )  # half precision is finest around zero
+        # Half precision is finest around zero.
+        centre = torch.zeros(features, dtype=front.dtype, device="cpu")
         for i, part in enumerate(front.chunks(len(rows))):
             t = units.scaled(rows.targets[part], front.dtype)
             own.append(torch.arange(len(stored), len(stored) + len(t), device="cpu"))
@@ -265,7 +237,7 @@ class Readout:
             intercept = intercept - centre.double() @ weight.double()
         solution = solution._replace(weight=weight, intercept=intercept)
         found = None if left_out is None else left_out[torch.cat(own)].numpy()
-        return cls(front, units, settings, "matrix-free", solution=solution), found
+        return cls(front, units, settings, "matrix-free", solved=solution), found
 
     @classmethod
     def empty(
@@ -297,15 +269,17 @@ class Readout:
         return self._changed(rows, settings, -1)
 
     def _changed(self, rows: NewRows, settings: RidgeSettings, sign: int) -> Readout:
-        sums, result = self.summed(), replace_settings(self, settings)
-        parts = self.front.chunks(len(rows))
+        sums, parts = self.summed(), self.front.chunks(len(rows))
         if len(parts) * self.front.count > 1:  # so that nothing changes if a later chunk fails
             sums = sums.copy()
+        # Another penalty may be asked for, but gates and sums know whether there is an intercept.
+        settings = replace(settings, fit_intercept=self.settings.fit_intercept)
+        result = replace(self.with_sums(sums), settings=settings)
         result._accumulate(sums, rows, sign)
-        return result.with_sums(sums)
+        return result
 
     def _accumulate(
-        self, sums: Sums, rows: NewRows, sign: int, *, forget: bool = True, bar: Any = None
+        self, sums: Sums, rows: NewRows, sign: int, *, forget: bool = True, bar: Bar | None = None
     ) -> None:
         """Add rows to sums or remove them, chunk by chunk; earlier rows are forgotten once."""
         folds = fold_of_hashes(rows.hashes, sums.folds)
@@ -381,7 +355,7 @@ class Readout:
         sums = self.summed().retarget(columns, signs, offsets)
         return self.with_sums(sums, TargetUnits(np.zeros(len(columns))))
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Matrix) -> np.ndarray:
         """Return outputs in the units of the targets, chunk by chunk."""
         parts = [
             self.of_inputs(self.front(X[start : min(start + PREDICT_ROWS, part.stop)]))
@@ -418,14 +392,14 @@ class Readout:
             outputs[rows.numpy()] = self.of_inputs(x[rows], other)
         return outputs
 
-    def state(self, sums: bool = False) -> dict[str, Any]:
+    def state(self, sums: bool = False) -> State:
         """Return front, units and solution, and on request what it takes to add rows."""
-        state: dict[str, Any] = {
+        state: State = {
             "front": self.front,
             "units": self.units,
             "settings": vars(self.settings),
             "solver": self.solver,
-            "solution": self._solution if sums else self.solution,
+            "solution": self.solved if sums else self.solution,
         }
         if sums:
             state["sums"] = self.sums
@@ -435,7 +409,7 @@ class Readout:
         return state
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
+    def from_state(cls, state: State) -> Self:
         """Return the readout of a state."""
         front, problem = state["front"], None
         if "rows" in state:
@@ -448,16 +422,9 @@ class Readout:
             state["solver"],
             sums=state.get("sums"),
             problem=problem,
-            solution=state["solution"],
+            solved=state["solution"],
             loaded=True,
         )
-
-
-def replace_settings(readout: Readout, settings: RidgeSettings) -> Readout:
-    """Return a readout with other settings, such as another penalty for further rows."""
-    result = copy(readout)
-    result.settings = replace(settings, fit_intercept=readout.settings.fit_intercept)
-    return result
 
 
 def same_front(a: Front, b: Front) -> bool:
@@ -468,7 +435,7 @@ def same_front(a: Front, b: Front) -> bool:
     return all(torch.equal(tensor, second[1][name]) for name, tensor in first[1].items())
 
 
-def _inputs(front: Front, X: Any, settings: RidgeSettings) -> Tensor:
+def _inputs(front: Front, X: Matrix, settings: RidgeSettings) -> Tensor:
     """Return the inputs of rows, after a check of memory if they are sparse."""
     if sparse.issparse(X):
         needed = X.shape[0] * front.representation.in_features * X.dtype.itemsize
@@ -528,9 +495,6 @@ def _column_folds(
 
 def _column_solver(front: Front, units: TargetUnits, settings: RidgeSettings) -> str:
     """Choose the solver for given columns."""
-    if settings.solver not in SETTINGS.solvers:
-        known = ", ".join(map(repr, SETTINGS.solvers))
-        raise ValueError(f"solver must be one of {known}, got {settings.solver!r}")
     if settings.solver != "auto" or settings.forgetting != 1:
         return "matrix-free" if settings.solver == "matrix-free" else "streaming"
     columns = front.representation

@@ -6,42 +6,51 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets, unique_labels
+from sklearn.utils.multiclass import unique_labels
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from torch import nn
 
 from tensorswitch._checks import from_numpy
+from tensorswitch.estimators._base import (
+    ClassWeight,
+    Matrix,
+    MatrixLike,
+    Model,
+    SavedEstimator,
+    State,
+    Weights,
+    unchanged_on_error,
+)
 from tensorswitch.estimators._calibration_sample import CalibrationSample, Calibrator, places_of
-from tensorswitch.estimators._front import Front
-from tensorswitch.estimators._inputs import rows_of_numbers
-from tensorswitch.estimators._labels import (
+from tensorswitch.estimators._front import Front, NewRows
+from tensorswitch.estimators._modules import Unscaled
+from tensorswitch.estimators._readout import Readout, RidgeSettings, TargetUnits
+from tensorswitch.estimators._validation import (
     check_classes,
     check_partial_fit,
+    check_rows,
+    check_training_rows,
     class_factors,
     class_places,
 )
-from tensorswitch.estimators._modules import Unscaled
-from tensorswitch.estimators._readout import NewRows, Readout, RidgeSettings, TargetUnits
-from tensorswitch.estimators._state import SavedEstimator
-from tensorswitch.estimators._transaction import unchanged_on_error
 from tensorswitch.explain import Explanation
 from tensorswitch.linear import Solution
 from tensorswitch.linear._rows import row_hashes
 from tensorswitch.nn import to_onnx
 from tensorswitch.preprocessing import dense_blocks
 
-Model = TypeVar("Model", bound="RidgeEstimator")
 
-
-def can_update(model: Any) -> bool:
+def can_update(model: RidgeEstimator) -> bool:
     """Raise unless the solver keeps sums."""
     if model.solver not in ("auto", "streaming"):
         raise AttributeError(
@@ -53,71 +62,159 @@ def can_update(model: Any) -> bool:
 class RidgeEstimator(SavedEstimator):
     """An estimator that consists of a front and a ridge readout."""
 
-    _readout: Readout
+    solver: str
     n_features_in_: int
+    _readout: Readout
 
     @abstractmethod
-    def _new_front(
-        self, X: Any, targets: np.ndarray, weight: np.ndarray | None, rows: NewRows, whole: bool
-    ) -> Front:
+    def _new_front(self, rows: NewRows, whole: bool) -> Front:
         """Fit what comes before the readout to the first rows; ``whole`` if no others follow."""
 
     @abstractmethod
-    def _settings(self) -> RidgeSettings:
-        """Return the parameters of the readout."""
+    def _start(self, y: np.ndarray, weight: Weights, classes: ArrayLike | None) -> None:
+        """Take from the first targets what does not change: their axes, or a set of classes."""
 
-    def _checked(self, X: Any, **options: Any) -> Any:
-        """Return validated rows: of a fitted model, or with ``reset`` of one to be fitted."""
-        first = options.get("reset", False)
-        dtype = [np.float64, np.float32] if first else _numpy_type(self._readout.front.dtype)
-        given = {"dtype": dtype, "order": "C", "accept_sparse": "csr", "reset": False, **options}
-        return rows_of_numbers(self, X, given.pop("y", "no_validation"), **given)
+    @abstractmethod
+    def _encoded(self, X: Matrix, y: np.ndarray, weight: Weights, whole: bool) -> NewRows:
+        """Return rows with targets of the readout; ``whole`` if these are all rows."""
+
+    def _settings(self) -> RidgeSettings:
+        """Return the parameters that the readout needs."""
+        given = self.get_params(deep=False)
+        known = {field.name for field in fields(RidgeSettings)} & given.keys()
+        return RidgeSettings(
+            **{name: given[name] for name in known},
+            left_out=isinstance(self, RidgeClassifier),
+            name=type(self).__name__,
+        )
+
+    def _checked_rows(self, X: MatrixLike, accept_sparse: str | bool = "csr") -> Matrix:
+        """Return validated rows for the fitted model."""
+        dtype = np.float32 if self._readout.front.dtype == torch.float32 else np.float64
+        return check_rows(self, X, dtype=dtype, accept_sparse=accept_sparse)
+
+    def _checked_chunk(self, X: MatrixLike, y: ArrayLike, first: bool) -> tuple[Matrix, np.ndarray]:
+        """Return validated rows and targets: the first ones, or more for the fitted model."""
+        options: State = {"accept_sparse": "csr", "reset": first}
+        if not first:
+            single = self._readout.front.dtype == torch.float32
+            options["dtype"] = np.float32 if single else np.float64
+        return check_training_rows(self, X, y, **options)
+
+    def _outputs(self, X: MatrixLike) -> np.ndarray:
+        check_is_fitted(self)
+        return self._readout.predict(self._checked_rows(X))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_readout")
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
 
-    def _rows(self, X: Any, targets: np.ndarray, weight: np.ndarray | None) -> NewRows:
-        return NewRows(X, targets, None if weight is None else from_numpy(weight), row_hashes_of(X))
+    @unchanged_on_error
+    def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the readout to all rows at once.
 
-    def _fit(self, rows: NewRows, units: TargetUnits) -> np.ndarray | None:
-        """Fit front and readout to all rows, and return outputs for rows left out."""
-        settings = self._settings()
-        front = self._front(rows, units, True)
-        self._readout, left_out = Readout.fit(front, units, rows, settings)
-        return left_out
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training samples.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Class labels of a classifier, targets of a regressor.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights of the samples, 1 by default. A weight of two is a repeated sample.
 
-    def _add(self, rows: NewRows, units: TargetUnits | None) -> None:
-        """Add rows to the sums; with ``units``, these are the first."""
-        settings = self._settings()
-        if units is not None:
-            front = self._front(rows, units, False)
-            self._readout = Readout.empty(front, units, settings, len(rows))
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        self._validate_params()
+        rows, y = self._checked_chunk(X, y, first=True)
+        weight = _weights(rows, sample_weight)
+        self._start(y, weight, None)
+        new = self._encoded(rows, y, weight, whole=True)
+        units = self._units(new)
+        front = self._new_front(units.scaled_rows(new), whole=True)
+        self._readout, left_out = Readout.fit(front, units, new, self._settings())
+        self._calibrate_with(new, first=True, left_out=left_out)
+        return self
+
+    def _add_chunk(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        classes: ArrayLike | None = None,
+    ) -> Self:
+        """Add a chunk of rows, of which the first decides what comes before the readout."""
+        self._validate_params()
+        first = not self.__sklearn_is_fitted__()
+        rows, y = self._checked_chunk(X, y, first)
+        weight = _weights(rows, sample_weight)
+        if first:
+            self._start(y, weight, classes)
         else:
-            warn_of_ignored(rows.X, self._readout.front)
-        self._readout = self._readout.add(rows, settings)
+            self._continue(y, classes)
+        new, settings = self._encoded(rows, y, weight, whole=False), self._settings()
+        if first:
+            units = self._units(new)
+            front = self._new_front(units.scaled_rows(new), whole=False)
+            self._readout = Readout.empty(front, units, settings, len(new))
+        else:
+            warn_of_ignored(rows, self._readout.front)
+        self._readout = self._readout.add(new, settings)
+        self._calibrate_with(new, first=first)
+        return self
 
-    def _front(self, rows: NewRows, units: TargetUnits, whole: bool) -> Front:
-        scaled = (rows.targets - units.shift) / units.scale
-        weight = None if rows.weight is None else rows.weight.numpy()
-        return self._new_front(rows.X, scaled, weight, rows, whole)
+    def _continue(self, y: np.ndarray, classes: ArrayLike | None) -> None:
+        """Prepare for further targets."""
 
-    def _seed(self) -> int:
-        return int(check_random_state(getattr(self, "random_state", 0)).randint(2**31))
+    def _calibrate_with(
+        self,
+        rows: NewRows,
+        *,
+        first: bool = False,
+        removed: bool = False,
+        left_out: np.ndarray | None = None,
+    ) -> None:
+        """Update what probabilities are calibrated with; ``left_out`` are outputs for the rows."""
 
-    def _weights(self, X: Any, sample_weight: Any) -> np.ndarray | None:
-        """Return sample weights in the type of the sums."""
-        if sample_weight is None:
-            return None
-        dtype = np.float32 if X.dtype == np.float32 else np.float64
-        checked: np.ndarray = _check_sample_weight(
-            sample_weight, X, dtype=dtype, ensure_non_negative=True
-        )
-        return checked
+    @available_if(can_update)  # type: ignore[untyped-decorator]
+    @unchanged_on_error
+    def remove(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Remove rows that were fitted from the sums.
+
+        The model is then that of the other rows, with the same scaling, components and gates. Sums
+        cannot tell which rows they contain: rows that were never fitted are subtracted, too.
+        Probabilities of classifiers are calibrated on what is left of a sample of 2,000 rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples that were fitted.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Their labels or targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            The weights they were fitted with, 1 by default.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        check_is_fitted(self)
+        rows, y = self._checked_chunk(X, y, first=False)
+        new = self._encoded(rows, y, _weights(rows, sample_weight), whole=False)
+        self._readout = self._readout.remove(new, self._settings())
+        self._calibrate_with(new, removed=True)
+        return self
+
+    def _units(self, rows: NewRows) -> TargetUnits:
+        """Return the units of the targets, which are taken as they are."""
+        return TargetUnits(np.zeros(rows.targets.shape[1]))
 
     @property
     def solver_(self) -> str:
@@ -158,7 +255,7 @@ class RidgeEstimator(SavedEstimator):
         found, units = self.solution_.intercept, self._readout.units
         return units.shift if found is None else found.numpy() * units.scale + units.shift
 
-    def explain(self, X: Any) -> Explanation:
+    def explain(self, X: ArrayLike) -> Explanation:
         """Return what each feature contributes, exactly.
 
         Once its gates are known, a TS representation is linear in the input, ``W_eff(x) x``; given
@@ -179,8 +276,8 @@ class RidgeEstimator(SavedEstimator):
             one output.
         """
         check_is_fitted(self)
-        X = self._checked(X, accept_sparse=False)
-        found, units = self._readout.front.explain(X, self.solution_), self._readout.units
+        rows, units = self._checked_rows(X, accept_sparse=False), self._readout.units
+        found = self._readout.front.explain(rows, self.solution_)
         constant = found.constant * units.scale + units.shift
         return Explanation(found.contributions * units.scale, constant)
 
@@ -222,7 +319,7 @@ class RidgeEstimator(SavedEstimator):
         front = self._readout.front
         to_onnx(network, path, torch.zeros(2, *front.input_shape, dtype=front.dtype, device="cpu"))
 
-    def without_rows(self, classes: Any = None) -> Self:
+    def without_rows(self, classes: ArrayLike | None = None) -> Self:
         """Return a model with the same features that has learned from no rows.
 
         Models of different rows can only be merged if they have the same features. Fit one to a
@@ -299,10 +396,10 @@ class RidgeEstimator(SavedEstimator):
         self._readout = self._readout.all_reduce()
         return self
 
-    def _fitted_state(self, sums: bool) -> dict[str, Any]:
+    def _fitted_state(self, sums: bool) -> State:
         return {"readout": self._readout.state(sums)}
 
-    def _restore(self, fitted: dict[str, Any]) -> None:
+    def _restore(self, fitted: State) -> None:
         self._readout = Readout.from_state(fitted["readout"])
 
 
@@ -310,47 +407,18 @@ class RidgeClassifier(ClassifierMixin, RidgeEstimator):  # type: ignore[misc]
     """Ridge regression of ±1 targets, with calibrated probabilities."""
 
     classes_: np.ndarray
-    class_weight: Any
+    class_weight: ClassWeight
     _calibrator: Calibrator
-
-    @unchanged_on_error
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the readout to all rows at once.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training samples.
-        y : array-like of shape (n_samples,)
-            Class labels.
-        sample_weight : array-like of shape (n_samples,), optional
-            Weights of the samples, 1 by default. A weight of two is a repeated sample.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-        """
-        self._validate_params()
-        X, y = self._checked(X, y=y, reset=True)
-        check_classification_targets(y)
-        weight = self._weights(X, sample_weight)
-        used = np.ones(len(y), dtype=bool) if weight is None else weight > 0
-        classes = check_classes(y[used], of=len(y))
-        places = np.zeros(len(y), dtype=np.int64)  # of rows without weight, the class is arbitrary
-        places[used] = class_places(y[used], classes)
-        factors = None
-        if self.class_weight is not None:
-            factors = class_factors(self.class_weight, classes, places, weight)
-        rows = self._targets(X, places, len(classes), weight, factors)
-        outputs = self._fit(rows, _plain(rows))
-        self.classes_ = classes
-        self._calibrate(CalibrationSample.of(self._readout, rows, places, outputs))
-        return self
 
     @available_if(can_update)  # type: ignore[untyped-decorator]
     @unchanged_on_error
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Add a chunk of rows; the readout is solved when it is next needed.
 
         Parameters
@@ -369,86 +437,55 @@ class RidgeClassifier(ClassifierMixin, RidgeEstimator):  # type: ignore[misc]
         self : object
             The fitted estimator.
         """
-        self._validate_params()
-        first = not self.__sklearn_is_fitted__()
-        known = check_partial_fit(None, classes) if first else None
-        X, y = self._checked(X, y=y, reset=first)
-        check_classification_targets(y)
-        if known is None:
-            self._grow(y if classes is None else np.concatenate([y, unique_labels(classes)]))
-            known = self.classes_
-        places = class_places(y, known)
-        weight = self._weights(X, sample_weight)
-        rows = self._targets(X, places, len(known), weight, self._factors_in_chunks(known))
-        self._add(rows, _plain(rows) if first else None)
-        self.classes_ = known
-        if first:
-            self._calibrate(CalibrationSample.of(self._readout, rows, places))
-            return self
-        before = self._sample().decay(self._readout.settings.forgetting)
-        new = CalibrationSample.of(self._readout, rows, places, bound=before.bound)
-        self._calibrate(before.concat(new))
-        return self
+        if not self.__sklearn_is_fitted__():
+            classes = check_partial_fit(None, classes)
+        return self._add_chunk(X, y, sample_weight, classes)
 
-    @available_if(can_update)  # type: ignore[untyped-decorator]
-    @unchanged_on_error
-    def remove(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Remove rows that were fitted from the sums.
+    def _start(self, y: np.ndarray, weight: Weights, classes: ArrayLike | None) -> None:
+        self.classes_ = check_classes(y, weight=weight) if classes is None else np.asarray(classes)
 
-        The model is then that of the other rows, with the same scaling, components and gates. Sums
-        cannot tell which rows they contain: rows that were never fitted are subtracted, too.
-        Probabilities are calibrated on what is left of a sample of 2,000 rows.
+    def _continue(self, y: np.ndarray, classes: ArrayLike | None) -> None:
+        self._grow(y if classes is None else np.concatenate([y, unique_labels(classes)]))
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Samples that were fitted.
-        y : array-like of shape (n_samples,)
-            Their labels.
-        sample_weight : array-like of shape (n_samples,), optional
-            The weights they were fitted with, 1 by default.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-        """
-        check_is_fitted(self)
-        X, y = self._checked(X, y=y)
-        places = class_places(y, self.classes_)
-        weight = self._weights(X, sample_weight)
-        factors = self._factors_in_chunks(self.classes_)
-        rows = self._targets(X, places, len(self.classes_), weight, factors)
-        self._readout = self._readout.remove(rows, self._settings())
-        each = None if rows.weight is None else rows.weight.double().numpy()
-        self._calibrate(self._sample().remove(rows.hashes, places, each))
-        return self
-
-    def _targets(
-        self,
-        X: Any,
-        places: np.ndarray,
-        classes: int,
-        weight: np.ndarray | None,
-        factors: np.ndarray | None,
-    ) -> NewRows:
+    def _encoded(self, X: Matrix, y: np.ndarray, weight: Weights, whole: bool) -> NewRows:
         """Return rows with targets of ±1: a column per class, or a single one for two classes."""
-        targets = np.where(places[:, None] == np.arange(classes), 1, -1).astype(np.float32)
+        places = class_places(y, self.classes_, weight)
+        count, factors = len(self.classes_), self._factors(places, weight, whole)
+        targets = np.where(places[:, None] == np.arange(count), 1, -1).astype(np.float32)
         if factors is not None:
             weight = (1.0 if weight is None else weight) * factors[places]
             weight = weight.astype(np.float32 if X.dtype == np.float32 else np.float64)
-        return self._rows(X, targets[:, 1:] if classes == 2 else targets, weight)
+        return _new_rows(X, targets[:, 1:] if count == 2 else targets, weight, places)
 
-    def _factors_in_chunks(self, classes: np.ndarray) -> np.ndarray | None:
-        """Return the factor of each class where the numbers of their rows are not known."""
+    def _factors(self, places: np.ndarray, weight: Weights, whole: bool) -> np.ndarray | None:
+        """Return the factor of each class; in chunks, the numbers of their rows are not known."""
         if self.class_weight is None:
             return None
+        if whole:
+            return class_factors(self.class_weight, self.classes_, places, weight)
         if isinstance(self.class_weight, str):
             raise ValueError(
                 f"class_weight={self.class_weight!r} needs all rows at once; for partial_fit and "
                 "remove, pass a dict of weights"
             )
-        return np.array([self.class_weight.get(c, 1.0) for c in classes.tolist()])
+        return np.array([self.class_weight.get(c, 1.0) for c in self.classes_.tolist()])
+
+    def _calibrate_with(
+        self,
+        rows: NewRows,
+        *,
+        first: bool = False,
+        removed: bool = False,
+        left_out: np.ndarray | None = None,
+    ) -> None:
+        if first:
+            sample = CalibrationSample.of(self._readout, rows, left_out)
+        elif removed:
+            sample = self._sample().remove(rows)
+        else:
+            before = self._sample().decay(self._readout.settings.forgetting)
+            sample = before.concat(CalibrationSample.of(self._readout, rows, bound=before.bound))
+        self._calibrate(sample)
 
     def _sample(self) -> CalibrationSample:
         """Return the rows to calibrate with, which a model has that can be updated."""
@@ -473,17 +510,13 @@ class RidgeClassifier(ClassifierMixin, RidgeEstimator):  # type: ignore[misc]
         self._calibrate(self._sample())
         return self
 
-    def without_rows(self, classes: Any = None) -> Self:  # as of the base
+    def without_rows(self, classes: ArrayLike | None = None) -> Self:  # as of the base
         model = super().without_rows()
-        model.classes_ = self.classes_ if classes is None else check_classes(classes)
         if classes is not None:
-            outputs = 1 if len(model.classes_) == 2 else len(model.classes_)
-            units = TargetUnits(np.zeros(outputs))
+            model.classes_ = check_classes(classes)
+            units = TargetUnits(np.zeros(1 if len(model.classes_) == 2 else len(model.classes_)))
             model._readout = Readout.empty(self._readout.front, units, self._settings())
-        front = self._readout.front
-        x = torch.empty(0, front.representation.in_features, dtype=front.dtype, device="cpu")
-        none = np.empty(0, dtype=np.int64)
-        model._calibrate(CalibrationSample(torch.from_numpy(none), x, none, np.empty(0)))
+        model._calibrate(CalibrationSample.empty(self._readout.front))
         return model
 
     def drop_empty_classes(self) -> Self:
@@ -511,7 +544,7 @@ class RidgeClassifier(ClassifierMixin, RidgeEstimator):  # type: ignore[misc]
     def _grow(self, y: np.ndarray) -> None:
         """Add classes that appear for the first time; so far, no row belonged to them."""
         labels = check_classes(np.concatenate([np.unique(y), self.classes_]))
-        if len({array.dtype.kind in "OUS" for array in (y, self.classes_)}) > 1:
+        if (y.dtype.kind in "OUS") != (self.classes_.dtype.kind in "OUS"):
             class_places(y, self.classes_)  # raises
         old: list[int | None] = [None] * len(labels)
         for before, after in enumerate(class_places(self.classes_, labels)):
@@ -537,7 +570,7 @@ class RidgeClassifier(ClassifierMixin, RidgeEstimator):  # type: ignore[misc]
         self.classes_ = labels
         self._calibrate(sample)
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: MatrixLike) -> np.ndarray:
         """Return the outputs of the readout.
 
         Parameters
@@ -554,7 +587,7 @@ class RidgeClassifier(ClassifierMixin, RidgeEstimator):  # type: ignore[misc]
         outputs = self._outputs(X)
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: MatrixLike) -> np.ndarray:
         """Return the probability of each class.
 
         They are the softmax of the outputs times a temperature, which minimises the log-loss of
@@ -573,7 +606,7 @@ class RidgeClassifier(ClassifierMixin, RidgeEstimator):  # type: ignore[misc]
         outputs = self._outputs(X).astype(np.float64)
         return self._calibrator.found.calibration.probabilities(outputs)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: MatrixLike) -> np.ndarray:
         """Predict the class with the largest output.
 
         Parameters
@@ -600,15 +633,11 @@ class RidgeClassifier(ClassifierMixin, RidgeEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self._calibrator.found.score
 
-    def _outputs(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        return self._readout.predict(self._checked(X))
-
-    def _fitted_state(self, sums: bool) -> dict[str, Any]:
+    def _fitted_state(self, sums: bool) -> State:
         fitted = super()._fitted_state(sums)
         return {**fitted, "classes": self.classes_, "calibrator": self._calibrator.state(sums)}
 
-    def _restore(self, fitted: dict[str, Any]) -> None:
+    def _restore(self, fitted: State) -> None:
         super()._restore(fitted)
         self.classes_ = fitted["classes"]
         self._calibrator = Calibrator.from_state(fitted["calibrator"], self._readout)
@@ -619,34 +648,11 @@ class RidgeRegressor(MultiOutputMixin, RegressorMixin, RidgeEstimator):  # type:
 
     _flat: bool  # whether targets are given without an axis of outputs
 
-    @unchanged_on_error
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the readout to all rows at once.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training samples.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
-        sample_weight : array-like of shape (n_samples,), optional
-            Weights of the samples, 1 by default. A weight of two is a repeated sample.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-        """
-        self._validate_params()
-        X, y = self._checked(X, y=y, reset=True, multi_output=True, y_numeric=True)
-        rows = self._targets(X, y, sample_weight)
-        self._fit(rows, self._units(rows))
-        self._flat = y.ndim == 1
-        return self
-
     @available_if(can_update)  # type: ignore[untyped-decorator]
     @unchanged_on_error
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def partial_fit(
+        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Add a chunk of rows; the readout is solved when it is next needed.
 
         Parameters
@@ -663,45 +669,9 @@ class RidgeRegressor(MultiOutputMixin, RegressorMixin, RidgeEstimator):  # type:
         self : object
             The fitted estimator.
         """
-        self._validate_params()
-        first = not self.__sklearn_is_fitted__()
-        X, y = self._checked(X, y=y, reset=first, multi_output=True, y_numeric=True)
-        if not first:
-            self._check_axes(y)
-        rows = self._targets(X, y, sample_weight)
-        self._add(rows, self._units(rows) if first else None)
-        self._flat = y.ndim == 1
-        return self
+        return self._add_chunk(X, y, sample_weight)
 
-    @available_if(can_update)  # type: ignore[untyped-decorator]
-    @unchanged_on_error
-    def remove(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Remove rows that were fitted from the sums.
-
-        The model is then that of the other rows, with the same scaling, components and gates. Sums
-        cannot tell which rows they contain: rows that were never fitted are subtracted, too.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Samples that were fitted.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Their targets.
-        sample_weight : array-like of shape (n_samples,), optional
-            The weights they were fitted with, 1 by default.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-        """
-        check_is_fitted(self)
-        X, y = self._checked(X, y=y, multi_output=True, y_numeric=True)
-        self._check_axes(y)
-        self._readout = self._readout.remove(self._targets(X, y, sample_weight), self._settings())
-        return self
-
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: MatrixLike) -> np.ndarray:
         """Predict targets.
 
         Parameters
@@ -714,29 +684,28 @@ class RidgeRegressor(MultiOutputMixin, RegressorMixin, RidgeEstimator):  # type:
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Predictions, in the shape of the training targets.
         """
-        check_is_fitted(self)
-        outputs = self._readout.predict(self._checked(X))
+        outputs = self._outputs(X)
         return outputs[:, 0] if self._flat else outputs
 
-    def _targets(self, X: Any, y: np.ndarray, sample_weight: Any) -> NewRows:
-        targets = np.ascontiguousarray(y.reshape(len(y), -1), dtype=np.float64)
-        return self._rows(X, targets, self._weights(X, sample_weight))
+    def _start(self, y: np.ndarray, weight: Weights, classes: ArrayLike | None) -> None:
+        self._flat = y.ndim == 1
 
-    def _units(self, rows: NewRows) -> TargetUnits:
-        if not self._settings().fit_intercept:
-            return _plain(rows)
-        return TargetUnits.fit(rows.targets, None if rows.weight is None else rows.weight.numpy())
-
-    def _check_axes(self, y: np.ndarray) -> None:
+    def _encoded(self, X: Matrix, y: np.ndarray, weight: Weights, whole: bool) -> NewRows:
         if (y.ndim == 1) != self._flat:
             raise ValueError(
                 f"y has {y.ndim} axes, but the first chunk had {1 if self._flat else 2}"
             )
+        return _new_rows(X, np.ascontiguousarray(y.reshape(len(y), -1), np.float64), weight)
 
-    def _fitted_state(self, sums: bool) -> dict[str, Any]:
+    def _units(self, rows: NewRows) -> TargetUnits:
+        if not self._settings().fit_intercept:
+            return super()._units(rows)
+        return TargetUnits.fit(rows.targets, None if rows.weight is None else rows.weight.numpy())
+
+    def _fitted_state(self, sums: bool) -> State:
         return {**super()._fitted_state(sums), "flat": self._flat}
 
-    def _restore(self, fitted: dict[str, Any]) -> None:
+    def _restore(self, fitted: State) -> None:
         super()._restore(fitted)
         self._flat = fitted["flat"]
 
@@ -748,13 +717,7 @@ def copy_of(model: Model) -> Model:
     return made
 
 
-def row_hashes_of(X: Any) -> torch.Tensor:
-    """Return a hash of each row, as it was given."""
-    parts = (from_numpy(np.ascontiguousarray(rows)) for _, rows in dense_blocks(X))
-    return torch.cat([row_hashes(rows) for rows in parts])
-
-
-def warn_of_ignored(X: Any, front: Front) -> None:
+def warn_of_ignored(X: Matrix, front: Front) -> None:
     """Warn if most columns vary that the scaling of the first chunk took for constant.
 
     Of a few, such as pixels at the border, nobody has to know.
@@ -769,10 +732,21 @@ def warn_of_ignored(X: Any, front: Front) -> None:
         )
 
 
-def _plain(rows: NewRows) -> TargetUnits:
-    """Return the units of targets that are taken as they are."""
-    return TargetUnits(np.zeros(rows.targets.shape[1]))
+def _weights(X: Matrix, sample_weight: ArrayLike | None) -> Weights:
+    """Return sample weights in the type of the sums."""
+    if sample_weight is None:
+        return None
+    dtype = np.float32 if X.dtype == np.float32 else np.float64
+    checked: np.ndarray = _check_sample_weight(
+        sample_weight, X, dtype=dtype, ensure_non_negative=True
+    )
+    return checked
 
 
-def _numpy_type(dtype: torch.dtype) -> type:
-    return np.float32 if dtype == torch.float32 else np.float64
+def _new_rows(
+    X: Matrix, targets: np.ndarray, weight: Weights, places: np.ndarray | None = None
+) -> NewRows:
+    """Return rows with a hash of each, as it was given."""
+    parts = (from_numpy(np.ascontiguousarray(rows)) for _, rows in dense_blocks(X))
+    hashes = torch.cat([row_hashes(rows) for rows in parts])
+    return NewRows(X, targets, None if weight is None else from_numpy(weight), hashes, places)

@@ -9,9 +9,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from tensorswitch import persistence
+from tensorswitch.estimators._base import State
 
 
-def save_estimator(model: Any, path: str | Path, *, sums: bool = False, **notes: Any) -> None:
+def save_estimator(
+    model: BaseEstimator, path: str | Path, *, sums: bool = False, **notes: Any
+) -> None:
     """Write a fitted estimator to a safetensors file, atomically.
 
     Parameters
@@ -30,12 +33,6 @@ def save_estimator(model: Any, path: str | Path, *, sums: bool = False, **notes:
     ------
     TypeError
         If it is not such an estimator, or a parameter cannot be stored.
-    NotFittedError
-        If it is not fitted.
-
-    See Also
-    --------
-    load_estimator : Read the file.
 
     Examples
     --------
@@ -61,7 +58,7 @@ def save_estimator(model: Any, path: str | Path, *, sums: bool = False, **notes:
     persistence.save(content, path, **notes)
 
 
-def load_estimator(path: str | Path) -> Any:
+def load_estimator(path: str | Path) -> BaseEstimator:
     """Read an estimator from a file written by :func:`save_estimator`.
 
     Nothing is unpickled, so that files from untrusted sources cannot run code. The estimator
@@ -87,7 +84,7 @@ def load_estimator(path: str | Path) -> Any:
     return persistence.load(path, BaseEstimator)
 
 
-def load_estimator_with_notes(path: str | Path) -> tuple[Any, dict[str, Any]]:
+def load_estimator_with_notes(path: str | Path) -> tuple[BaseEstimator, State]:
     """Read an estimator and the notes stored with it.
 
     Parameters

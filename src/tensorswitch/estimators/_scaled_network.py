@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
 from torch import nn
 
 from tensorswitch._checks import from_numpy
+from tensorswitch.estimators._base import State, Weights
 from tensorswitch.estimators._modules import Steps, Unscaled
 from tensorswitch.explain import Explanation, explain
 from tensorswitch.linear._rows import row_hashes
@@ -34,7 +35,7 @@ class ScaledNetwork:
     targets: Scaling
     constant: float
     learner: Learner
-    settings: dict[str, Any]
+    settings: State
     unit_weight: float = 1.0
 
     def rows(self, X: np.ndarray, targets: np.ndarray, weight: np.ndarray, unit: float) -> Rows:
@@ -69,27 +70,28 @@ class ScaledNetwork:
 
     def module(self) -> nn.Module:
         """Return all steps as one torch module on the CPU."""
-        steps = Steps.of(self.inputs, constant=self.constant)
+        steps = Steps(self.inputs, constant=self.constant)
         layers = [steps, copy.deepcopy(self.learner.network)]
         if self.targets.centre is not None:
             layers.append(Unscaled(self.targets.centre, self.targets.spread))
         return nn.Sequential(*layers).cpu().eval()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """Return scalings, network and settings; the momenta of the optimiser are dropped."""
         learner = self.learner
-        training = {"loss": learner.loss_name, **learner.options()}
+        seed = learner.settings["seed"]
+        training = {"loss": learner.loss_name, "seed": seed, **learner.options()}
         return {**vars(self), "learner": training, "network": learner.network}
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
+    def from_state(cls, state: State) -> Self:
         """Return the model of a state, on the CPU."""
         rest = {name: value for name, value in state.items() if name != "network"}
         return cls(**{**rest, "learner": Learner(state["network"], **state["learner"])})
 
 
 def distinct_rows(
-    X: np.ndarray, targets: np.ndarray, weight: np.ndarray | None
+    X: np.ndarray, targets: np.ndarray, weight: Weights
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Merge identical rows with identical targets, and leave out those without weight.
 

@@ -2,51 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
-from tensorswitch.estimators._front import ScaledColumns, fit_scaled_columns
-from tensorswitch.estimators._readout import SETTINGS, NewRows, RidgeSettings
+from tensorswitch.estimators._base import ClassWeight, Constraints, documented_as
+from tensorswitch.estimators._front import NewRows, ScaledColumns, Standardize
+from tensorswitch.estimators._readout import SETTINGS
 from tensorswitch.estimators._ridge import RidgeClassifier, RidgeEstimator, RidgeRegressor
 from tensorswitch.estimators._ts_ridge import OF_CLASSIFIERS, OF_SUMS
+from tensorswitch.linear._penalty import Alpha
 from tensorswitch.persistence import saved_as
 
 
+@dataclass(eq=False, repr=False)
 class StreamingRidge(RidgeEstimator):
     """Scaling of the given columns, by the moments of all rows or of the first chunk."""
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
+    alpha: Alpha = "cv"
+    _: KW_ONLY
+    standardize: Standardize = True
+    fit_intercept: bool = True
+    solver: str = "auto"
+    forgetting: float = 1.0
+    memory_gb: float | None = None
+    verbose: bool = False
+
+    _parameter_constraints: ClassVar[Constraints] = {
         **OF_SUMS,
         "solver": [StrOptions(set(SETTINGS.solvers))],
     }
 
-    alpha: float | str | Sequence[float | str]
-    standardize: Any
-    fit_intercept: bool
-    solver: str
-    forgetting: float
-    memory_gb: float | None
-    verbose: bool
-
-    def _settings(self) -> RidgeSettings:
-        return RidgeSettings(
-            self.alpha,
-            bool(self.fit_intercept),
-            self.solver,
-            forgetting=self.forgetting,
-            memory_gb=self.memory_gb,
-            left_out=isinstance(self, RidgeClassifier),
-            verbose=bool(self.verbose),
-            name=type(self).__name__,
-        )
-
-    def _new_front(
-        self, X: Any, targets: np.ndarray, weight: np.ndarray | None, rows: NewRows, whole: bool
-    ) -> ScaledColumns:
-        return fit_scaled_columns(X, weight, self.standardize)
+    def _new_front(self, rows: NewRows, whole: bool) -> ScaledColumns:
+        return ScaledColumns.fit(rows, self.standardize)
 
     @property
     def coef_(self) -> np.ndarray:
@@ -56,6 +46,7 @@ class StreamingRidge(RidgeEstimator):
 
 
 @saved_as("streaming-ridge-classifier")
+@dataclass(eq=False, repr=False)
 class StreamingRidgeClassifier(StreamingRidge, RidgeClassifier):
     """Classifier by ridge regression of ±1 targets on given features, in one pass.
 
@@ -126,34 +117,17 @@ class StreamingRidgeClassifier(StreamingRidge, RidgeClassifier):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
+    class_weight: ClassWeight = field(default=None, kw_only=True)
+
+    _parameter_constraints: ClassVar[Constraints] = {
         **StreamingRidge._parameter_constraints,
         **OF_CLASSIFIERS,
     }
 
-    def __init__(
-        self,
-        alpha: float | str | Sequence[float | str] = "cv",
-        *,
-        standardize: Any = True,
-        fit_intercept: bool = True,
-        solver: str = "auto",
-        forgetting: float = 1.0,
-        memory_gb: float | None = None,
-        class_weight: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.alpha = alpha
-        self.standardize = standardize
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.forgetting = forgetting
-        self.memory_gb = memory_gb
-        self.class_weight = class_weight
-        self.verbose = verbose
-
 
 @saved_as("streaming-ridge-regressor")
+@documented_as(StreamingRidgeClassifier, without=("class_weight", "classes_", "coef_"))
+@dataclass(eq=False, repr=False)
 class StreamingRidgeRegressor(StreamingRidge, RidgeRegressor):
     """Ridge regression on given features, in one pass.
 
@@ -162,35 +136,11 @@ class StreamingRidgeRegressor(StreamingRidge, RidgeRegressor):
     Only the sums ``Σ z zᵀ`` and ``Σ z tᵀ`` are kept; see :class:`StreamingRidgeClassifier`. Targets
     may have several columns.
 
-    Parameters
-    ----------
-    alpha : float, str or a sequence of these, default="cv"
-        The ridge penalty λ, as in :class:`StreamingRidgeClassifier`.
-    standardize : bool or pair of array-likes, default=True
-        Whether to subtract the mean of each feature and divide by its standard deviation.
-    fit_intercept : bool, default=True
-        Whether to add an intercept that is not penalised.
-    solver : {"auto", "streaming", "matrix-free"}, default="auto"
-        How the readout is found, as in :class:`StreamingRidgeClassifier`.
-    forgetting : float, default=1.0
-        Factor in (0, 1] by which each ``partial_fit`` multiplies the previous sums.
-    memory_gb : float, optional
-        Memory budget in GiB. By default 70 % of the memory that is available.
-    verbose : bool, default=False
-        Show a progress bar.
+    {parameters}
 
-    Attributes
-    ----------
+    {attributes}
     coef_ : ndarray of shape (n_features,) or (n_outputs, n_features)
         The readout of the scaled features.
-    intercept_ : ndarray of shape (n_outputs,)
-        The intercept.
-    alpha_ : float
-        The penalty λ that was used.
-    solution_ : Solution
-        The readout with the errors of all λ that were tried.
-    n_features_in_ : int
-        Number of features.
 
     Examples
     --------
@@ -201,22 +151,3 @@ class StreamingRidgeRegressor(StreamingRidge, RidgeRegressor):
     >>> np.round(model.predict(np.ones((1, 3))), 2)
     array([11.])
     """
-
-    def __init__(
-        self,
-        alpha: float | str | Sequence[float | str] = "cv",
-        *,
-        standardize: Any = True,
-        fit_intercept: bool = True,
-        solver: str = "auto",
-        forgetting: float = 1.0,
-        memory_gb: float | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.alpha = alpha
-        self.standardize = standardize
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.forgetting = forgetting
-        self.memory_gb = memory_gb
-        self.verbose = verbose

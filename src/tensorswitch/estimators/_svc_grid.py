@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.svm import SVC
 from sklearn.utils import check_X_y
 
 from tensorswitch._checks import check_above_zero
-from tensorswitch.estimators._pairs import (
+from tensorswitch.estimators._base import State
+from tensorswitch.estimators._kernel_svc import (
     Machine,
     Pairs,
     cache_bytes,
@@ -23,14 +24,12 @@ from tensorswitch.estimators._pairs import (
 )
 from tensorswitch.kernels import check_depth, check_kind, equivalent_kernels
 
-__all__ = ["kernel_svc_grid"]
-
 
 def kernel_svc_grid(
-    X: Any,
-    y: Any,
-    X_val: Any,
-    y_val: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    X_val: ArrayLike,
+    y_val: ArrayLike,
     *,
     kinds: Iterable[str] = ("ss", "ts"),
     depths: Iterable[int] = range(1, 11),
@@ -104,16 +103,18 @@ def kernel_svc_grid(
         check_above_zero(C=C)
     if not kinds or not depths or not Cs:
         raise ValueError("the grid is empty: give at least one kind, one depth and one C")
-    X, y = check_X_y(X, y, dtype=[np.float64, np.float32], order="C")
-    X_val, y_val = check_X_y(X_val, y_val, dtype=X.dtype, order="C")
-    if X.shape[1] != X_val.shape[1]:
-        raise ValueError(f"X has {X.shape[1]} features but X_val has {X_val.shape[1]}")
-    if (y.dtype.kind in "OUS") != (y_val.dtype.kind in "OUS"):
-        raise ValueError(f"labels of y have the type {y.dtype}, but those of y_val {y_val.dtype}")
-    pairs = Pairs(y)
-    constant = constant_input(bias, X, normalize)
-    X, X_val = (prepared(rows, normalize, constant) for rows in (X, X_val))
-    matrices = _matrices_that_fit(pairs, len(X_val), cache_size, memory_gb)
+    rows, labels = check_X_y(X, y, dtype=[np.float64, np.float32], order="C")
+    held, expected = check_X_y(X_val, y_val, dtype=rows.dtype, order="C")
+    if rows.shape[1] != held.shape[1]:
+        raise ValueError(f"X has {rows.shape[1]} features but X_val has {held.shape[1]}")
+    if (labels.dtype.kind in "OUS") != (expected.dtype.kind in "OUS"):
+        raise ValueError(
+            f"labels of y have the type {labels.dtype}, but those of y_val {expected.dtype}"
+        )
+    pairs = Pairs(labels)
+    constant = constant_input(bias, rows, normalize)
+    rows, held = (prepared(part, normalize, constant) for part in (rows, held))
+    matrices = _matrices_that_fit(pairs, len(held), cache_size, memory_gb)
     batches = [(kinds, depths)]
     if len(kinds) * len(depths) > matrices:
         starts = range(0, len(depths), matrices)
@@ -121,33 +122,33 @@ def kernel_svc_grid(
     largest = max(len(k) * len(d) for k, d in batches)
     options = {"kernel": "precomputed", "tol": tol, "cache_size": cache_size}
 
-    def job(i: int, j: int, rows: np.ndarray) -> dict[tuple[str, int, float], np.ndarray]:
+    def job(i: int, j: int, pair: np.ndarray) -> dict[tuple[str, int, float], np.ndarray]:
         decisions = {}
         for some_kinds, some_depths in batches:
-            wanted: dict[str, Any] = {"depths": some_depths, "kinds": some_kinds}
-            grams = equivalent_kernels(X[rows], dtype=torch.float64, **wanted)
-            across = equivalent_kernels(X_val, X[rows], dtype=torch.float64, **wanted)
+            wanted: State = {"depths": some_depths, "kinds": some_kinds}
+            grams = equivalent_kernels(rows[pair], dtype=torch.float64, **wanted)
+            across = equivalent_kernels(held, rows[pair], dtype=torch.float64, **wanted)
             for key in list(grams):
                 gram, test = grams.pop(key), across.pop(key)
-                for C, machine in _machines(gram, pairs.labels[rows] == j, Cs, options):
-                    decisions[(*key, C)] = test @ machine.dense(len(rows)) + machine.intercept
+                for C, machine in _machines(gram, pairs.labels[pair] == j, Cs, options):
+                    decisions[(*key, C)] = test @ machine.dense(len(pair)) + machine.intercept
                 del gram, test
         return decisions
 
-    def need(rows: int) -> int:
-        return largest * 8 * rows * (rows + len(X_val)) + cache_bytes(cache_size)
+    def need(count: int) -> int:
+        return largest * 8 * count * (count + len(held)) + cache_bytes(cache_size)
 
     results = pairs.run(job, need, memory_gb, n_jobs, verbose)
     errors = {}
     for key in results[0]:
         decisions = np.stack([r[key] for r in results], axis=1)
         predicted = pairs.classes[vote(decisions, len(pairs.classes))]
-        errors[key] = float(np.mean(predicted != y_val))
+        errors[key] = float(np.mean(predicted != expected))
     return errors
 
 
 def _machines(
-    gram: np.ndarray, is_second: np.ndarray, Cs: list[float], options: dict[str, Any]
+    gram: np.ndarray, is_second: np.ndarray, Cs: list[float], options: State
 ) -> Iterator[tuple[float, Machine]]:
     """Yield each C, the smallest first, with its machine."""
     machine, smaller = None, 0.0

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from tensorswitch.estimators._front import GatedInputs, fit_gated_inputs
-from tensorswitch.estimators._readout import NewRows, RidgeSettings
+from tensorswitch.estimators._base import (
+    ClassWeight,
+    Constraints,
+    RandomState,
+    documented_as,
+)
+from tensorswitch.estimators._front import GatedInputs, NewRows, Standardize
 from tensorswitch.estimators._ridge import RidgeClassifier, RidgeEstimator, RidgeRegressor
+from tensorswitch.estimators._validation import seed_of
 from tensorswitch.explain import nearest_patterns
+from tensorswitch.linear._penalty import Alpha
 from tensorswitch.persistence import saved_as
 from tensorswitch.switches import Switch
 
 # What all ridge estimators accept.
-ALPHA: dict[str, Any] = {"alpha": [Interval(Real, 0, None, closed="left"), str, "array-like"]}
-OF_SUMS: dict[str, Any] = {
+ALPHA: Constraints = {"alpha": [Interval(Real, 0, None, closed="left"), str, "array-like"]}
+OF_SUMS: Constraints = {
     **ALPHA,
     "fit_intercept": ["boolean"],
     "standardize": "no_validation",  # words, or a pair of means and deviations: see Scaling.given
@@ -28,13 +37,29 @@ OF_SUMS: dict[str, Any] = {
     "memory_gb": [Interval(Real, 0, None, closed="neither"), None],
     "verbose": ["verbose"],
 }
-OF_CLASSIFIERS: dict[str, Any] = {"class_weight": [dict, StrOptions({"balanced"}), None]}
+OF_CLASSIFIERS: Constraints = {"class_weight": [dict, StrOptions({"balanced"}), None]}
 
 
+@dataclass(eq=False, repr=False)
 class GatedRidge(RidgeEstimator):
     """Random gates in front of a ridge readout."""
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
+    gates: Sequence[int] | int | str = "auto"
+    alpha: Alpha = "cv"
+    _: KW_ONLY
+    switch: Switch | str = "relu"
+    solver: str = "auto"
+    standardize: Standardize = "auto"
+    components: int | None = None
+    fit_intercept: bool = True
+    tol: float = 1e-4
+    max_iter: int = 500
+    forgetting: float = 1.0
+    memory_gb: float | None = None
+    random_state: RandomState = None
+    verbose: bool = False
+
+    _parameter_constraints: ClassVar[Constraints] = {
         **OF_SUMS,
         "gates": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left"), "array-like"],
         "switch": [str, Switch],
@@ -45,65 +70,15 @@ class GatedRidge(RidgeEstimator):
         "random_state": ["random_state"],
     }
 
-    def __init__(
-        self,
-        gates: Sequence[int] | int | str = "auto",
-        alpha: float | str | Sequence[float | str] = "cv",
-        *,
-        switch: Switch | str = "relu",
-        solver: str = "auto",
-        standardize: Any = "auto",
-        components: int | None = None,
-        fit_intercept: bool = True,
-        tol: float = 1e-4,
-        max_iter: int = 500,
-        forgetting: float = 1.0,
-        memory_gb: float | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.gates = gates
-        self.alpha = alpha
-        self.switch = switch
-        self.solver = solver
-        self.standardize = standardize
-        self.components = components
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.forgetting = forgetting
-        self.memory_gb = memory_gb
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def _settings(self) -> RidgeSettings:
-        return RidgeSettings(
-            self.alpha,
-            bool(self.fit_intercept),
-            self.solver,
-            self.tol,
-            self.max_iter,
-            self.forgetting,
-            self.memory_gb,
-            isinstance(self, RidgeClassifier),
-            bool(self.verbose),
-            type(self).__name__,
-        )
-
-    def _new_front(
-        self, X: Any, targets: np.ndarray, weight: np.ndarray | None, rows: NewRows, whole: bool
-    ) -> GatedInputs:
-        return fit_gated_inputs(
-            X,
-            targets,
-            weight,
-            rows.hashes,
+    def _new_front(self, rows: NewRows, whole: bool) -> GatedInputs:
+        return GatedInputs.fit(
+            rows,
             gates=self.gates,
             switch=self.switch,
             standardize=self.standardize,
             components=self.components,
             intercept=bool(self.fit_intercept),
-            seed=self._seed(),
+            seed=seed_of(self.random_state),
         )
 
     @property
@@ -116,7 +91,7 @@ class GatedRidge(RidgeEstimator):
         """How columns were scaled: "columns", "common", "given" or "none"."""
         return self._gated().scaling.kind
 
-    def open_gates(self, X: Any) -> np.ndarray:
+    def open_gates(self, X: ArrayLike) -> np.ndarray:
         """Return which gates are open, the pattern that decides what linear map is applied.
 
         Parameters
@@ -130,10 +105,12 @@ class GatedRidge(RidgeEstimator):
             The gates of all layers, the first layer first.
         """
         gated = self._gated()
-        X = self._checked(X, accept_sparse=False)
+        X = self._checked_rows(X, accept_sparse=False)
         return torch.cat(gated.gates(X), dim=1).numpy()
 
-    def nearest_rows(self, X: Any, others: Any, count: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    def nearest_rows(
+        self, X: ArrayLike, others: ArrayLike, count: int = 3
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Find the rows whose patterns of gates are most similar.
 
         Parameters
@@ -162,6 +139,7 @@ class GatedRidge(RidgeEstimator):
 
 
 @saved_as("ridge-classifier")
+@dataclass(eq=False, repr=False)
 class TSRidgeClassifier(GatedRidge, RidgeClassifier):
     """Classifier by ridge regression of ±1 targets on a TS representation with random gates.
 
@@ -267,48 +245,17 @@ class TSRidgeClassifier(GatedRidge, RidgeClassifier):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
+    class_weight: ClassWeight = field(default=None, kw_only=True)
+
+    _parameter_constraints: ClassVar[Constraints] = {
         **GatedRidge._parameter_constraints,
         **OF_CLASSIFIERS,
     }
 
-    def __init__(
-        self,
-        gates: Sequence[int] | int | str = "auto",
-        alpha: float | str | Sequence[float | str] = "cv",
-        *,
-        switch: Switch | str = "relu",
-        solver: str = "auto",
-        standardize: Any = "auto",
-        components: int | None = None,
-        fit_intercept: bool = True,
-        tol: float = 1e-4,
-        max_iter: int = 500,
-        forgetting: float = 1.0,
-        memory_gb: float | None = None,
-        class_weight: Any = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        super().__init__(
-            gates,
-            alpha,
-            switch=switch,
-            solver=solver,
-            standardize=standardize,
-            components=components,
-            fit_intercept=fit_intercept,
-            tol=tol,
-            max_iter=max_iter,
-            forgetting=forgetting,
-            memory_gb=memory_gb,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.class_weight = class_weight
-
 
 @saved_as("ridge-regressor")
+@documented_as(TSRidgeClassifier, without=("class_weight", "classes_", "cv_score_"))
+@dataclass(eq=False, repr=False)
 class TSRidgeRegressor(GatedRidge, RidgeRegressor):
     """Ridge regression on a TS representation with random gates.
 
@@ -317,55 +264,9 @@ class TSRidgeRegressor(GatedRidge, RidgeRegressor):
     As :class:`TSRidgeClassifier`, for targets that may have several columns. Fitting ``a·y + b``
     gives the predictions ``a·p + b``.
 
-    Parameters
-    ----------
-    gates : "auto", int or sequence of int, default="auto"
-        Number of gates of each layer.
-    alpha : float, str or a sequence of these, default="cv"
-        The ridge penalty λ: a number, "mean" or a multiple of it, several of these, or "cv".
-    switch : Switch or {"relu", "maxout", "maxout:PIECES", "none"}, default="relu"
-        The rule that opens the gates.
-    solver : {"auto", "streaming", "matrix-free", "dual"}, default="auto"
-        How the readout is found.
-    standardize : {"auto", True, False, "common"} or pair of array-likes, default="auto"
-        Scaling of the inputs.
-    components : int, optional
-        Number of principal components to project on first.
-    fit_intercept : bool, default=True
-        Whether gates and readout have biases.
-    tol : float, default=1e-4
-        Relative residual at which conjugate gradients stop.
-    max_iter : int, default=500
-        Maximum number of iterations of conjugate gradients.
-    forgetting : float, default=1.0
-        Factor in (0, 1] by which each ``partial_fit`` multiplies the previous sums.
-    memory_gb : float, optional
-        Memory budget in GiB. By default 70 % of the memory that is available when fitting.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the gate weights.
-    verbose : bool, default=False
-        Show a progress bar for conjugate gradients.
+    {parameters}
 
-    Attributes
-    ----------
-    gate_weights_ : list of ndarray of shape (n_l, n_{l-1})
-        The gate weights of each layer.
-    coef_ : ndarray of shape (n_L, …, n_1, n_inputs, n_outputs)
-        The readout. With an intercept, the last input is the constant one.
-    intercept_ : ndarray of shape (n_outputs,)
-        The intercept, zero without one.
-    alpha_ : float
-        The penalty λ that was used.
-    solver_ : str
-        The solver that was used.
-    scaling_ : str
-        "columns", "common", "given" or "none".
-    solution_ : Solution
-        The readout with the errors of all λ that were tried.
-    n_iter_ : int
-        Number of iterations of conjugate gradients, 1 for the direct solvers.
-    n_features_in_ : int
-        Number of features seen during fit.
+    {attributes}
 
     See Also
     --------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -13,11 +13,13 @@ from torch.nn import functional as F
 from tensorswitch._checks import check_floating, check_positive, check_shape
 from tensorswitch.features._learning import default_patch_sizes, learn_patch_features
 from tensorswitch.features._module import PatchFeatures2d, positions
+from tensorswitch.persistence import saved_as
 
 MOST_PIXELS = 48  # along an axis; larger images are reduced
 FEWEST_PIXELS = 12  # that squares must leave of the shorter side
 
 
+@saved_as("patch-bank")
 class PatchBank2d(nn.Module):
     """Compute patch features of several sizes, one after another.
 
@@ -87,30 +89,26 @@ class PatchBank2d(nn.Module):
         images = self.reduced(images)
         return torch.cat([part(images) for part in self.parts], dim=1)
 
-    def description(self) -> dict[str, Any]:
-        """Return everything but the tensors, for files.
+    def state(self) -> dict[str, Any]:
+        """Return the settings of the parts and all tensors.
 
         Returns
         -------
         dict
-            Values that JSON has; see :meth:`from_description`.
+            Plain values and arrays; see :meth:`from_state`.
         """
         names = ("image_shape", "stride", "floor", "grid", "copies", "pool", "power")
         parts = [{name: getattr(part, name) for name in names} for part in self.parts]
-        return {"image_shape": self.image_shape, "parts": parts}
+        return {"image_shape": self.image_shape, "parts": parts, "tensors": self.state_dict()}
 
     @classmethod
-    def from_description(
-        cls, description: dict[str, Any], tensors: dict[str, Tensor]
-    ) -> PatchBank2d:
-        """Return the bank with a description and the tensors of its ``state_dict``.
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Return the bank of a state.
 
         Parameters
         ----------
-        description : dict
-            From :meth:`description`.
-        tensors : dict of str to Tensor
-            The tensors, named as in ``state_dict``.
+        state : dict
+            What :meth:`state` returned.
 
         Returns
         -------
@@ -120,10 +118,11 @@ class PatchBank2d(nn.Module):
         Raises
         ------
         KeyError, TypeError, ValueError
-            If they do not fit together.
+            If settings and tensors do not fit together.
         """
+        tensors = state["tensors"]
         parts = []
-        for number, settings in enumerate(description["parts"]):
+        for number, settings in enumerate(state["parts"]):
             settings = dict(settings)
             channels, height, width = settings.pop("image_shape")
             names = ("filters", "offset", "gate_weight", "threshold")
@@ -136,7 +135,7 @@ class PatchBank2d(nn.Module):
                 "windows", tensors[f"parts.{number}.windows"], expected, "(windows, positions)"
             )
             parts.append(PatchFeatures2d(**held, image_shape=shape, **settings))
-        channels, height, width = description["image_shape"]
+        channels, height, width = state["image_shape"]
         return cls(parts, (channels, height, width))
 
     def extra_repr(self) -> str:

@@ -47,7 +47,7 @@ class SearchRows:
         found = distinct_rows(hashes, t, None if weight is None else torch.from_numpy(weight))
         order = shuffled(hashes[found.first], seed)
         rank = torch.empty_like(order)
-        rank[order] = torch.arange(len(order))
+        rank[order] = torch.arange(len(order), device=order.device)
         pairs = len(row_hashes(torch.cat([rows, t], 1)).unique())
         scale = found.weight.mean()
         return cls(

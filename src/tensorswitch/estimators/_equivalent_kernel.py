@@ -5,15 +5,12 @@ It can be used with ``GaussianProcessRegressor``, ``KernelRidge`` and other kern
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 from sklearn.utils import check_array
 
 from tensorswitch.kernels import check_depth, check_kind, diagonal_factor, equivalent_kernels
-
-__all__ = ["EquivalentKernel"]
 
 
 class EquivalentKernel(Kernel):  # type: ignore[misc]
@@ -50,7 +47,11 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
     """
 
     def __init__(
-        self, kind: str = "ts", depth: int = 1, scale: float = 1.0, scale_bounds: Any = (1e-5, 1e5)
+        self,
+        kind: str = "ts",
+        depth: int = 1,
+        scale: float = 1.0,
+        scale_bounds: tuple[float, float] | str = (1e-5, 1e5),
     ) -> None:
         self.kind = kind
         self.depth = depth
@@ -62,7 +63,9 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
         """The hyperparameter ``scale`` with its bounds."""
         return Hyperparameter("scale", "numeric", self.scale_bounds)
 
-    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
+    def __call__(
+        self, X: ArrayLike, Y: ArrayLike | None = None, eval_gradient: bool = False
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Return the kernel matrix and, optionally, its gradient.
 
         Parameters
@@ -84,16 +87,18 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
         if eval_gradient and Y is not None:
             raise ValueError("the gradient is only available for k(X, X): omit Y")
         kind, depth = check_kind(self.kind), check_depth(self.depth)
-        X = check_array(X, dtype=[np.float64, np.float32])
-        Y = None if Y is None else check_array(Y, dtype=X.dtype)
-        K = self.scale * equivalent_kernels(X, Y, depths=[depth], kinds=[kind])[kind, depth]
+        rows: np.ndarray = check_array(X, dtype=[np.float64, np.float32])
+        others = None if Y is None else check_array(Y, dtype=rows.dtype)
+        K: np.ndarray = (
+            self.scale * equivalent_kernels(rows, others, depths=[depth], kinds=[kind])[kind, depth]
+        )
         if not eval_gradient:
             return K
         if self.hyperparameter_scale.fixed:
             return K, np.empty((*K.shape, 0))
         return K, K.copy()[:, :, None]  # Gaussian processes add the noise to K in place
 
-    def diag(self, X: Any) -> Any:
+    def diag(self, X: ArrayLike) -> np.ndarray:
         """Return the diagonal of the kernel matrix of ``X``.
 
         It is ``scale · ‖x‖²`` at any depth for "ts" and "ss", and depth + 1 times as much for
@@ -109,9 +114,10 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
         ndarray of shape (n_samples,)
             The diagonal.
         """
-        X = check_array(X, dtype=[np.float64, np.float32])
+        rows: np.ndarray = check_array(X, dtype=[np.float64, np.float32])
         factor = diagonal_factor(check_kind(self.kind), check_depth(self.depth))
-        return self.scale * factor * np.einsum("ij,ij->i", X, X)
+        found: np.ndarray = self.scale * factor * np.einsum("ij,ij->i", rows, rows)
+        return found
 
     def is_stationary(self) -> bool:
         """Return False: the kernel depends on more than the difference of two rows."""

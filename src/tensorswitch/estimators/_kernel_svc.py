@@ -7,42 +7,184 @@ result is the one that libsvm finds with the full matrix.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
+from itertools import combinations
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import ClassVar, NamedTuple, Self, TypeVar
 
+import joblib
 import numpy as np
 import torch
+from joblib.parallel import get_active_backend
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
+from sklearn.preprocessing import normalize as unit_rows
 from sklearn.svm import SVC
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import _ovr_decision_function
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
-from tensorswitch._checks import from_numpy
-from tensorswitch.estimators._inputs import check_squares, rows_of_numbers
-from tensorswitch.estimators._labels import class_factors
-from tensorswitch.estimators._pairs import (
-    Machine,
-    Pairs,
-    cache_bytes,
-    constant_input,
-    prepared,
-    solve,
-    vote,
+from tensorswitch._checks import check_above_zero, from_numpy
+from tensorswitch._progress import track
+from tensorswitch._threads import threads
+from tensorswitch.estimators._base import (
+    SEEN,
+    ClassWeight,
+    Constraints,
+    SavedEstimator,
+    State,
+    Weights,
+    unchanged_on_error,
 )
-from tensorswitch.estimators._state import SEEN, SavedEstimator
-from tensorswitch.estimators._transaction import unchanged_on_error
+from tensorswitch.estimators._validation import (
+    check_classes,
+    check_rows,
+    check_squares,
+    check_training_rows,
+    check_weights,
+    class_factors,
+    class_places,
+)
 from tensorswitch.kernels import equivalent_kernels
 from tensorswitch.linear._calibration import Calibration
 from tensorswitch.linear._rows import row_hashes
 from tensorswitch.persistence import saved_as
 
-__all__ = ["TSKernelSVC"]
-
 PREDICT_BYTES = 1 << 27
 FOLDS = 5  # of the cross-validation that calibrates probabilities
+Result = TypeVar("Result")
+
+
+class Machine(NamedTuple):
+    """The support vectors of one pair of classes; its decisions are positive for the first."""
+
+    support: np.ndarray
+    coef: np.ndarray
+    intercept: float
+    iterations: int
+
+    def is_free(self, C: float) -> bool:
+        """Return whether no coefficient is at its bound, so that any larger C gives this machine.
+
+        The dual problem of a larger C differs in this bound only, and it is convex.
+        """
+        return bool((np.abs(self.coef) < C).all())
+
+    def dense(self, rows: int) -> np.ndarray:
+        """Return the coefficients of all rows, zero for those that are not support vectors."""
+        result = np.zeros(rows)
+        result[self.support] = self.coef
+        return result
+
+
+class Pairs:
+    """The pairs of classes with their rows, and a parallel loop over them."""
+
+    def __init__(self, y: np.ndarray) -> None:
+        check_classification_targets(y)
+        self.classes = check_classes(y)
+        self.labels = class_places(y, self.classes)
+        self.pairs = list(combinations(range(len(self.classes)), 2))
+        self.rows = [np.flatnonzero((self.labels == i) | (self.labels == j)) for i, j in self.pairs]
+
+    def run(
+        self,
+        job: Callable[[int, int, np.ndarray], Result],
+        need: Callable[[int], int],
+        memory_gb: float | None,
+        n_jobs: int | None,
+        verbose: bool,
+    ) -> list[Result]:
+        """Run ``job(i, j, rows)`` for each pair, as many at a time as jobs and memory allow.
+
+        ``need`` returns the bytes that a number of rows takes.
+        """
+        backend, default = get_active_backend(prefer="threads")
+        jobs = backend.effective_n_jobs(default if n_jobs is None else n_jobs)
+        workers = min(jobs, len(self.pairs))
+        if memory_gb is not None:
+            check_above_zero(memory_gb=memory_gb)
+            largest = max(range(len(self.rows)), key=lambda number: len(self.rows[number]))
+            most = need(len(self.rows[largest]))
+            if most > memory_gb * 2**30:
+                first, second = (self.classes[k] for k in self.pairs[largest])
+                raise MemoryError(
+                    f"classes {first} and {second} need {most / 2**30:.2f} GB for their Gram "
+                    f"matrix and libsvm's cache, but memory_gb is {memory_gb}; raise it, lower "
+                    "cache_size, or fit fewer rows"
+                )
+            workers = min(workers, int(memory_gb * 2**30 // most))
+        tasks = (
+            joblib.delayed(job)(i, j, rows)
+            for (i, j), rows in zip(self.pairs, self.rows, strict=True)
+        )
+        with threads(1 if workers > 1 else torch.get_num_threads()):
+            parallel = joblib.Parallel(
+                n_jobs=workers,
+                prefer="threads",
+                return_as="generator" if verbose else "list",
+                pre_dispatch=workers,
+            )
+            results = parallel(tasks)
+            return list(track(results, len(self.pairs), "pairs of classes", verbose))
+
+
+def cache_bytes(cache_size: float) -> int:
+    """Return what libsvm's cache takes, of which ``cache_size`` says how many MiB."""
+    check_above_zero(cache_size=cache_size)
+    return int(cache_size * 2**20)
+
+
+def solve(
+    solver: SVC,
+    gram: np.ndarray,
+    is_second: np.ndarray,
+    rows: np.ndarray,
+    weight: Weights = None,
+) -> Machine:
+    """Return the machine of two classes, whose support vectors are numbered as ``rows`` are."""
+    solver.fit(gram, is_second.astype(np.int64), sample_weight=weight)
+    return Machine(
+        rows[solver.support_],
+        -solver.dual_coef_[0],
+        -float(solver.intercept_[0]),
+        int(np.max(solver.n_iter_)),
+    )
+
+
+def vote(decisions: np.ndarray, n_classes: int) -> np.ndarray:
+    """Return the class with the most votes; ties go to the first class, as in libsvm."""
+    votes = np.zeros((len(decisions), n_classes), dtype=np.int64)
+    for column, (i, j) in enumerate(combinations(range(n_classes), 2)):
+        first = decisions[:, column] > 0
+        votes[:, i] += first
+        votes[:, j] += ~first
+    winner: np.ndarray = votes.argmax(1)
+    return winner
+
+
+def prepared(X: np.ndarray, normalize: bool, constant: float = 0.0) -> np.ndarray:
+    """Return rows, of unit length if requested, with a constant column unless it is zero."""
+    X = unit_rows(X) if normalize else X
+    if not constant:
+        return X
+    return np.column_stack([X, np.full(len(X), constant, dtype=X.dtype)])
+
+
+def constant_input(
+    bias: bool | float, X: np.ndarray, normalize: bool, weight: Weights = None
+) -> float:
+    """Return the constant that ``bias`` stands for; True is the root mean square length of rows."""
+    if isinstance(bias, bool | np.bool_):
+        if not bias or normalize:
+            return float(bias)
+        squares = np.square(X, dtype=np.float64).sum(1)
+        return float(np.sqrt(np.average(squares, weights=weight))) or 1.0
+    if not isinstance(bias, Real) or not 0 <= float(bias) < np.inf:
+        raise ValueError(f"bias must be True, False or a number of at least 0, got {bias!r}")
+    return float(bias)
 
 
 @saved_as("kernel-svc")
@@ -137,7 +279,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
     _: KW_ONLY
     normalize: bool = False
     bias: bool | float = True
-    class_weight: Any = None
+    class_weight: ClassWeight = None
     tol: float = 1e-3
     shrinking: bool = True
     cache_size: float = 200
@@ -151,7 +293,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
     _fitted_with: tuple[str, int, bool] = field(init=False)
     _calibration: Calibration | None = field(init=False)
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[Constraints] = {
         "kernel": [StrOptions({"ts", "ss", "ntk"})],
         "depth": [Interval(Integral, 0, None, closed="left")],
         "C": [Interval(Real, 0, None, closed="neither")],
@@ -168,7 +310,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
     }
 
     @unchanged_on_error
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit a machine for each pair of classes.
 
         Parameters
@@ -186,11 +328,15 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
             The fitted estimator.
         """
         self._validate_params()
-        X, y = rows_of_numbers(self, X, y, dtype=[np.float64, np.float32], order="C")
+        X, y = check_training_rows(self, X, y)
         check_squares(X)
         pairs = Pairs(y)
         self.classes_, labels = pairs.classes, pairs.labels
-        weight = self._weights(X, labels, sample_weight)
+        weight = check_weights(X, sample_weight)
+        if weight is not None and len(ignored := np.setdiff1d(labels, labels[weight > 0])):
+            raise ValueError(
+                f"all samples of class {self.classes_[ignored[0]]} have a sample_weight of zero"
+            )
         if self.probability:
             _check_rows_of_classes(pairs, weight)
         self.bias_ = constant_input(self.bias, X, self.normalize, weight)
@@ -209,18 +355,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
         self._calibration = self._calibrated(Z, pairs, weight) if self.probability else None
         return self
 
-    def _weights(self, X: np.ndarray, labels: np.ndarray, sample_weight: Any) -> np.ndarray | None:
-        if sample_weight is None:
-            return None
-        weight: np.ndarray = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        ignored = np.setdiff1d(labels, labels[weight > 0])
-        if len(ignored):
-            raise ValueError(
-                f"all samples of class {self.classes_[ignored[0]]} have a sample_weight of zero"
-            )
-        return weight
-
-    def _machines(self, Z: np.ndarray, pairs: Pairs, weight: np.ndarray | None) -> list[Machine]:
+    def _machines(self, Z: np.ndarray, pairs: Pairs, weight: Weights) -> list[Machine]:
         """Solve for every pair. Support vectors are numbered as the rows of ``Z``."""
         kind, depth, _ = self._fitted_with
         labels = pairs.labels
@@ -249,7 +384,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
             self.verbose,
         )
 
-    def _calibrated(self, Z: np.ndarray, pairs: Pairs, weight: np.ndarray | None) -> Calibration:
+    def _calibrated(self, Z: np.ndarray, pairs: Pairs, weight: Weights) -> Calibration:
         """Calibrate probabilities on the decisions for rows that cross-validation held out."""
         used = np.arange(len(Z)) if weight is None else np.flatnonzero(weight)
         labels = pairs.labels[used]
@@ -272,7 +407,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
             return -decisions
         return _ovr_decision_function(decisions < 0, -decisions, len(self.classes_))  # type: ignore[no-any-return]
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: ArrayLike) -> np.ndarray:
         """Return the decision function.
 
         Parameters
@@ -291,7 +426,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
             return -decisions[:, 0]
         return decisions if self.decision_function_shape == "ovo" else self._scores(decisions)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Predict the class with the most votes of the pairs; ties go to the first class.
 
         Parameters
@@ -308,7 +443,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
         return self.classes_[vote(decisions, len(self.classes_))]  # type: ignore[no-any-return]
 
     @available_if(lambda self: self.probability)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Return the probability of each class; needs ``probability=True``.
 
         Parameters
@@ -329,18 +464,18 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "support_")
 
-    def _fitted_state(self, sums: bool) -> dict[str, Any]:
+    def _fitted_state(self, sums: bool) -> State:
         fitted = {k: v for k, v in vars(self).items() if k.endswith("_") and k not in SEEN}
         kernel, calibration = self._fitted_with, self._calibration
         return {"attributes": fitted, "kernel": kernel, "calibration": calibration}
 
-    def _restore(self, fitted: dict[str, Any]) -> None:
+    def _restore(self, fitted: State) -> None:
         self._fitted_with, self._calibration = fitted["kernel"], fitted["calibration"]
         self.__dict__.update(fitted["attributes"])
 
-    def _pair_decisions(self, X: Any) -> np.ndarray:
+    def _pair_decisions(self, X: ArrayLike) -> np.ndarray:
         check_is_fitted(self)
-        X = rows_of_numbers(self, X, dtype=self.support_vectors_.dtype, order="C", reset=False)
+        X = check_rows(self, X, dtype=self.support_vectors_.dtype)
         Z = prepared(X, self._fitted_with[2], self.bias_)
         support = prepared(self.support_vectors_, False, self.bias_)
         return self._decide(Z, support, self.pair_coef_, self.intercept_)
@@ -351,7 +486,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
         """Return the decisions of all pairs, (rows, pairs), block by block."""
         kind, depth, _ = self._fitted_with
         step = max(1, PREDICT_BYTES // (8 * len(support)))
-        wanted: dict[str, Any] = {"depths": [depth], "kinds": [kind], "dtype": torch.float64}
+        wanted: State = {"depths": [depth], "kinds": [kind], "dtype": torch.float64}
         parts = []
         for start in range(0, len(Z), step):
             K = equivalent_kernels(Z[start : start + step], support, **wanted)[kind, depth]
@@ -374,7 +509,7 @@ def _folds(Z: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return fold % usual
 
 
-def _check_rows_of_classes(pairs: Pairs, weight: np.ndarray | None) -> None:
+def _check_rows_of_classes(pairs: Pairs, weight: Weights) -> None:
     """Refuse classes of which cross-validation could hold out all rows."""
     rows = np.bincount(pairs.labels if weight is None else pairs.labels[weight > 0])
     if rows.min() < 2:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
-__all__ = ["fit_on_dask"]
+import numpy as np
+
+from tensorswitch.estimators._ridge import RidgeEstimator
+
+if TYPE_CHECKING:
+    from dask.array import Array
+
+Model = TypeVar("Model", bound=RidgeEstimator)
 
 
-def fit_on_dask(model: Any, X: Any, y: Any, *, split_every: int = 4) -> Any:
+def fit_on_dask(model: Model, X: Array, y: Array, *, split_every: int = 4) -> Model:
     """Fit a model that keeps sums to the chunks of Dask arrays.
 
     Each chunk is summed on the worker that holds it, and the models are merged in a tree. If a
@@ -42,7 +49,7 @@ def fit_on_dask(model: Any, X: Any, y: Any, *, split_every: int = 4) -> Any:
     >>> import dask.array as da
     >>> from sklearn.datasets import load_digits
     >>> from tensorswitch.estimators import TSConvRidgeClassifier
-    >>> from tensorswitch.estimators.on_dask import fit_on_dask
+    >>> from tensorswitch.estimators import fit_on_dask
     >>> digits = load_digits()
     >>> images, labels = (da.from_array(a, chunks=300) for a in (digits.images, digits.target))
     >>> sample = TSConvRidgeClassifier(512).fit(digits.images[:300], digits.target[:300])
@@ -69,14 +76,16 @@ def fit_on_dask(model: Any, X: Any, y: Any, *, split_every: int = 4) -> Any:
     models = [add(start, *chunk) for chunk in chunks]
     while len(models) > 1:
         models = [join(models[s : s + split_every]) for s in range(0, len(models), split_every)]
-    return models[0].compute()
+    total: Model = models[0].compute()
+    return total
 
 
-def _add(model: Any, X: Any, y: Any) -> Any:
-    return model.without_rows().partial_fit(X, y)  # tasks do not modify their inputs
+def _add(model: Model, X: np.ndarray, y: np.ndarray) -> Model:
+    # Tasks do not modify their inputs.
+    return model.without_rows().partial_fit(X, y)  # type: ignore[no-any-return]
 
 
-def _merge(models: Sequence[Any]) -> Any:
+def _merge(models: Sequence[Model]) -> Model:
     total = models[0].without_rows()
     for model in models:
         total.merge(model)
