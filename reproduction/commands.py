@@ -49,7 +49,7 @@ Dask = Annotated[
     str | None,
     typer.Option(
         help="Address of a Dask scheduler whose workers run the experiments; "
-        "they must share the output folder."
+        "start them in the repository, on machines that share the output folder."
     ),
 ]
 Retry = Annotated[bool, typer.Option("--retry", help="Run failed experiments again.")]

@@ -141,7 +141,7 @@ def _scatter(axes: Axes, both: list[Pair]) -> None:
     axes.set(xlabel="error after one pass, SS − TS (points)", ylabel="best error, SS − TS (points)")
     # Pairs that were trained to the end differ by a point or two, others by more.
     axes.set_yscale("symlog", linthresh=2, linscale=1.5)
-    axes.yaxis.set_major_locator(FixedLocator([-20, -10, -5, -2, -1, 0, 1, 2, 5, 10, 20]))
+    axes.yaxis.set_major_locator(FixedLocator([-50, -20, -10, -5, -2, -1, 0, 1, 2, 5, 10, 20, 50]))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.margins(0.2)
@@ -163,19 +163,27 @@ def _range(values: list[float]) -> list[list[float]] | None:
     return [[centre - min(values)], [max(values) - centre]]
 
 
+def _seconds(record: Record) -> float:
+    """Return the time of the median epoch, of all threads together."""
+    threads = record.made.get("threads", 1)
+    return float(threads * median(epoch["seconds"] for epoch in _of(record).epochs))
+
+
 def _curves(axes: Axes, both: list[Pair]) -> None:
     """Draw learning curves of up to three pairs."""
     data = next((d for d in CURVES_OF if any(p.data == d for p in both)), both[0].data)
     chosen = sorted((p for p in both if p.data == data), key=lambda p: p.depth)
     if len(chosen) > 3:  # the shallowest, a middle one and the deepest
         chosen = [chosen[0], chosen[len(chosen) // 2], chosen[-1]]
+    longest = max(_seconds(r) * len(_of(r).epochs) for pair in chosen for r in pair.long[0])
+    unit, name = (3600, "hours") if longest > 360 else (1, "seconds")
     for pair, style in zip(chosen, STYLES, strict=False):
         for record, (kind, colour) in zip(pair.long[0], KINDS, strict=True):
             epochs = _of(record).epochs
             few = len(epochs) <= 20
-            seconds = record.made.get("threads", 1) * median(e["seconds"] for e in epochs)
+            time = _seconds(record) / unit
             axes.plot(
-                [seconds / 3600 * (n + 1) for n in range(len(epochs))],
+                [time * (n + 1) for n in range(len(epochs))],
                 [100 * epoch["validation_error"] for epoch in epochs],
                 color=colour,
                 linestyle=style,
@@ -184,7 +192,7 @@ def _curves(axes: Axes, both: list[Pair]) -> None:
                 markersize=3,
                 label="{} {}+{}".format(kind, *pair.depth),
             )
-    axes.set(xlabel="training time (core hours)", ylabel="validation error (%)")
+    axes.set(xlabel=f"training time (core {name})", ylabel="validation error (%)")
     axes.set_xlim(left=0)
     axes.set_title(f"Learning curves on {TITLES.get(data, data)}", fontsize=11)
     axes.legend(frameon=False, fontsize=9)

@@ -111,7 +111,8 @@ def coloured(weight: np.ndarray) -> np.ndarray:
         colours = colormaps["RdBu_r"](value[0])[..., :3]
     else:
         colours = value.transpose(1, 2, 0)
-    return np.round((LEVELS - 1) * colours) / (LEVELS - 1)
+    levels: np.ndarray = np.round((LEVELS - 1) * colours) / (LEVELS - 1)
+    return levels
 
 
 def mosaic(images: list[np.ndarray]) -> np.ndarray:
