@@ -41,10 +41,6 @@ def test_help_names_every_command():
         "train",
         "predict",
         "evaluate",
-        "run",
-        "sweep",
-        "paper",
-        "compact",
         "data",
         "teach",
     ):
@@ -159,39 +155,11 @@ def test_data_commands():
             1,
             "error: depth must be at most 10,000 in all, got 99,999,999",
         ),
-        (
-            ["sweep", "deep.toml"],
-            1,
-            "error: deep.toml is not a valid TOML file: ",
-        ),
         (["train", "--config", "deep.toml"], 2, "deep.toml is not a valid TOML file"),
-        (["sweep", "none.toml"], 1, "error: none.toml does not exist"),
-        (["run", "data=digits"], 1, "error: an experiment needs the settings method"),
-        (
-            ["run", "data=digits", "method=ss", "depth=1", "depth=2"],
-            1,
-            "error: settings must not be repeated; got data method depth depth",
-        ),
-        (["run", "data=5", "method=ss"], 1, "error: '5' is neither a data set known by name"),
         (
             ["compare", "--methods", ","],
             1,
             "error: no methods given; expected some of linear, forest",
-        ),
-        (
-            ["run", "data=digits", "method"],
-            1,
-            "error: settings must have the form NAME=VALUE; got method",
-        ),
-        (
-            ["paper", "figure3"],
-            1,
-            "error: unknown part 'figure3'; expected one of table1, figure2, figure4, figure5, all",
-        ),
-        (
-            ["paper", "table1", "--scale", "tiny"],
-            1,
-            "error: scale must be one of smoke, small, full; got 'tiny'",
         ),
     ],
 )
@@ -371,17 +339,6 @@ def test_labels_spelt_otherwise_are_the_same(folder):
     assert "the model does not know the classes a, b" in run("predict", "a", "words.npz").output
 
 
-def test_the_result_of_a_sweep_names_what_was_varied(folder):
-    (folder / "g.toml").write_text(
-        'data = "digits"\nmethod = "ss"\nwidth = [4, 8]\nlr = [0.01, 0.1]\n'
-    )
-    printed = run("sweep", "g.toml", "--jobs", "1").output
-    assert "width" in printed
-    assert "lr" in printed
-    (path,) = re.findall(r"Result: (.*)", printed)
-    assert (folder / path).exists()
-
-
 def test_ctrl_c_while_data_are_read(monkeypatch):
     from tensorswitch import data
 
@@ -405,10 +362,6 @@ def test_escape_codes_in_names_do_not_reach_the_terminal(folder):
     assert "\x1b" not in printed
     assert "\x07" not in printed
     assert r"\x1b[31mred" in printed
-
-
-def test_the_help_of_sweep_says_what_the_file_is():
-    assert "[]" not in run("sweep", "--help").output
 
 
 def test_bfloat16_that_does_not_work_ends_in_one_line(folder, monkeypatch):

@@ -389,12 +389,6 @@ def test_a_config_has_the_names_of_the_options(folder):
     assert "m/model.safetensors" in run("train", "--config", "s.toml").output
 
 
-def test_a_column_may_have_the_name_of_a_number(folder, monkeypatch, capsys):
-    houses(folder / "h.csv")
-    printed = fails(monkeypatch, capsys, "run", "data=h.csv", "method=rr", "target=2020")
-    assert "h.csv has no target '2020'" in printed
-
-
 @pytest.mark.parametrize("option", ["--optimizer", "--patience", "--device"])
 def test_options_of_networks_are_refused_by_other_methods(folder, option):
     data = houses(folder / "h.csv")

@@ -47,6 +47,7 @@ __all__ = [
 # Imported when they are first used, as they need scikit-learn or are slow to import.
 _LAZY = (
     "data",
+    "datasets",
     "estimators",
     "experiments",
     "explain",
@@ -54,7 +55,6 @@ _LAZY = (
     "kernel_ridge",
     "linear",
     "models",
-    "paper",
     "persistence",
     "preprocessing",
     "teach",

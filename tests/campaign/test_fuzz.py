@@ -10,6 +10,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from reproduction import Experiment, Record, experiments_from_toml, records_in, run_one
+from reproduction.records import compact
 from tensorswitch.data import DataError, load
 from tensorswitch.data.readers import (
     read_cifar10,
@@ -19,9 +21,6 @@ from tensorswitch.data.readers import (
     read_svhn,
 )
 from tensorswitch.data.tables import read_table
-from tensorswitch.experiments import Experiment
-from tensorswitch.experiments.grid import experiments_from_toml
-from tensorswitch.experiments.records import Record, run_one
 from tensorswitch.models import load_model, mlp, save_model
 from tensorswitch.ridge import RidgeStatistics
 
@@ -87,6 +86,12 @@ def record(folder):
     return folder / f"{experiment.name}.json", Record.read
 
 
+def compact_record(folder):
+    (folder / "r").mkdir(exist_ok=True)
+    record(folder / "r")
+    return compact(folder / "r"), lambda path: records_in(folder / "r")
+
+
 def grid(folder):
     (folder / "g.toml").write_text(
         'data = "digits"\n[[grid]]\nmethod = ["ss", "rr"]\nseed = [0, 1]\n'
@@ -94,7 +99,21 @@ def grid(folder):
     return folder / "g.toml", experiments_from_toml
 
 
-READERS = [idx, idx_gz, npy, npz, own_npz, csv, mat, cifar, model, sums, record, grid]
+READERS = [
+    idx,
+    idx_gz,
+    npy,
+    npz,
+    own_npz,
+    csv,
+    mat,
+    cifar,
+    model,
+    sums,
+    record,
+    compact_record,
+    grid,
+]
 
 
 @pytest.mark.parametrize("make", READERS, ids=lambda f: f.__name__)

@@ -3,7 +3,6 @@
 from tensorswitch.cli import (  # noqa: F401 - registers the commands
     _compare,
     _data,
-    _experiments,
     _models,
     _teach,
 )

@@ -15,7 +15,6 @@ import numpy as np
 from tensorswitch._files import write_text
 from tensorswitch.experiments.machine import machine
 from tensorswitch.experiments.methods import COMPARED
-from tensorswitch.experiments.records import without_nan
 
 __all__ = ["FoldResult", "MethodRecord"]
 
@@ -211,3 +210,12 @@ class MethodRecord:
         if "r2" in self.results[0].metrics:
             return f"R² {self.mean('r2'):.3f}"
         return f"test error {100 * self.mean('error'):.2f} %"
+
+
+def without_nan(value: Any) -> Any:
+    """Replace NaN and infinity, which JSON does not have, by None."""
+    if isinstance(value, dict):
+        return {k: without_nan(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_nan(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
