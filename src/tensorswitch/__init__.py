@@ -47,6 +47,7 @@ __all__ = [
 # Imported when they are first used, as they need scikit-learn or are slow to import.
 _LAZY = (
     "data",
+    "datasets",
     "estimators",
     "experiments",
     "explain",
@@ -57,7 +58,6 @@ _LAZY = (
     "paper",
     "persistence",
     "preprocessing",
-    "teach",
     "training",
 )
 

@@ -5,7 +5,6 @@ from tensorswitch.cli import (  # noqa: F401 - registers the commands
     _data,
     _experiments,
     _models,
-    _teach,
 )
 from tensorswitch.cli._app import app, main
 
