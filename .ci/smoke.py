@@ -1,8 +1,8 @@
-"""Use an installed tensorswitch as a stranger would: the examples of README, then a table by the commands.
+"""Use an installed tensorswitch as a stranger would: the examples of README, then a table.
 
     python .ci/smoke.py
 
-Only what the wheel brings is used, from a folder without the sources.
+Only what the wheel brings is used, in a folder without the sources.
 """
 
 import re
