@@ -1,10 +1,11 @@
 # Everything runs in .venv, made on first use; it needs Python 3.11 or newer and make, and nothing else.
 PYTHON ?= python3
 VENV := .venv
-BIN := $(VENV)/bin
+SCRIPTS := $(if $(filter Windows_NT,$(OS)),Scripts,bin)
+BIN := $(VENV)/$(SCRIPTS)
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint format bench docs paper results clean
+.PHONY: demo test test-slow coverage lowest lint format bench docs paper results dist clean
 
 demo: $(READY)
 	OMP_WAIT_POLICY=passive $(BIN)/tensorswitch compare --data digits  # does not spin if the cores are shared
@@ -16,6 +17,31 @@ test: $(READY)
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow -o faulthandler_timeout=3600
 	$(BIN)/python -m pytest -k "properties or fuzz" --hypothesis-profile slow -o faulthandler_timeout=3600
+
+# Lines and branches that `make test` does not reach, in htmlcov/index.html.
+coverage: $(READY)
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" --cov --cov-report=term:skip-covered --cov-report=html $(TESTS)
+
+# The tests with the lowest versions that pyproject.toml allows, in an environment of its own. Such versions warn about each other.
+# TORCH=torch==2.13.0 takes another torch, where there is no build of the lowest one; TESTS=tests/nn runs a part.
+LOWEST ?= .venv-lowest
+TORCH ?= torch
+lowest: $(LOWEST)/.ready
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(LOWEST)/$(SCRIPTS)/python -m pytest -n 2 --dist loadgroup -m "not slow" -o filterwarnings=default $(TESTS)
+
+$(LOWEST)/.ready: pyproject.toml
+	test -x $(LOWEST)/$(SCRIPTS)/python || $(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/$(SCRIPTS)/python -m pip install --quiet uv
+	$(LOWEST)/$(SCRIPTS)/uv pip install --python $(LOWEST)/$(SCRIPTS)/python --quiet --resolution lowest-direct '$(TORCH)' --editable '.[test]'
+	touch $@
+
+# The wheel and the source distribution, checked.
+dist:
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	rm -rf dist
+	$(BIN)/python -m pip install --quiet build twine
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -44,7 +70,7 @@ results: $(READY)
 	$(BIN)/python -m reproduction all --scale small --out docs/results --no-run
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache dist docs/_build docs/api docs/gallery
+	rm -rf $(VENV) $(LOWEST) .coverage* htmlcov .pytest_cache .mypy_cache .ruff_cache dist docs/_build docs/api docs/gallery
 
 # torch comes first and pinned, so that set-up takes the build that the tests know and no newer one.
 $(READY): pyproject.toml constraints.txt

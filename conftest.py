@@ -4,8 +4,13 @@ from importlib.util import find_spec
 
 import pytest
 
-# It has no examples, and its optional requirement may not be installed.
-collect_ignore = [] if find_spec("triton") else ["src/tensorswitch/switched/_triton.py"]
+# They have no examples, and their optional requirements may not be installed.
+OPTIONAL = {
+    "src/tensorswitch/switched/_triton.py": "triton",
+    "apps/teach/guard.py": "starlette",
+    "apps/teach/server.py": "starlette",
+}
+collect_ignore = [path for path, package in OPTIONAL.items() if not find_spec(package)]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

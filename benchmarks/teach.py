@@ -1,4 +1,4 @@
-"""How long the page of ``tensorswitch teach`` takes to learn, forget and answer.
+"""How long the page of ``python -m apps.teach`` takes to learn, forget and answer.
 
     python -m benchmarks.teach
 
@@ -20,9 +20,9 @@ from typing import Any
 import httpx
 import numpy as np
 
+from apps.teach import Lesson
 from benchmarks._measure import describe, print_table
 from tensorswitch import data
-from tensorswitch.teach import Lesson
 
 CHECKED = (10, 100, 300, 1000)
 REPEATS = 20
@@ -107,8 +107,8 @@ def main() -> None:
     """Run the server and print the tables."""
     print(describe(), "\n")
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "tensorswitch", "teach", "--no-browser"]
-        server = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, "-m", "apps.teach", "--no-browser", "--folder", folder]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
             assert server.stdout is not None
             address = re.search(r"(http://[^/]+)\S+", server.stdout.readline())

@@ -1,6 +1,6 @@
-"""Draw symbols on the page of ``tensorswitch teach`` and take a picture of it: docs/teach.png.
+"""Draw symbols on the page of ``python -m apps.teach`` and take a picture of it: docs/teach.png.
 
-    python docs/draw_teach.py
+    python -m docs.draw_teach
 
 Needs the extra ``teach``, selenium, Chromium and its driver.
 """
@@ -113,8 +113,8 @@ def main() -> None:
     for flag in FLAGS:
         options.add_argument(f"--{flag}")
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "tensorswitch", "teach", "--no-browser"]
-        server = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, "-m", "apps.teach", "--no-browser", "--folder", folder]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         browser = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
         try:
             assert server.stdout is not None

@@ -93,5 +93,6 @@ print(f"shares of {len(shares)} pixels add up to {total:.4f}, the output is {flo
 
 # %%
 # Layers compile in one graph (``torch.compile(network, fullgraph=True)``), export to ONNX
-# (:func:`tensorswitch.nn.to_onnx`), and run under ``torchrun``. A residual network and a
-# transformer with TS layers are in ``examples/resnet.py`` and ``examples/transformer.py``.
+# (:func:`tensorswitch.nn.to_onnx`), and run under ``torchrun``. ``torch.export.load`` knows their
+# operators after ``import tensorswitch.nn``. A residual network and a transformer with TS layers
+# are in ``examples/resnet.py`` and ``examples/transformer.py``.

@@ -3,11 +3,9 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
 
 import numpy as np
 import pytest
@@ -42,7 +40,6 @@ def test_help_names_every_command():
         "predict",
         "evaluate",
         "data",
-        "teach",
     ):
         assert command in text
 
@@ -376,29 +373,3 @@ def test_bfloat16_that_does_not_work_ends_in_one_line(folder, monkeypatch):
             run("train", *QUICK, "--precision", "bf16")
     finally:
         _bfloat16.bfloat16_problem.cache_clear()
-
-
-def test_teach_refuses_an_unknown_lesson_and_a_port_in_use(folder):
-    pytest.importorskip("uvicorn")
-    with pytest.raises(FileNotFoundError, match="no lesson 'nothing' in lessons"):
-        run("teach", "--start", "nothing")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        with pytest.raises(OSError, match=f"port {port} cannot be used"):
-            run("teach", "--port", port, "--no-browser")
-    assert list(folder.iterdir()) == []
-
-
-def test_teach_serves_the_page_until_interrupted(folder):
-    pytest.importorskip("uvicorn")
-    command = [sys.executable, "-m", "tensorswitch", "teach", "--no-browser"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        address = re.search(r"http://127\.0\.0\.1:\d+/[0-9a-f]{32}/", server.stdout.readline())[0]
-        with urllib.request.urlopen(address, timeout=30) as page:
-            assert "tensorswitch" in page.read().decode()
-        server.send_signal(signal.SIGINT)
-        _, errors = server.communicate(timeout=60)
-    finally:
-        server.kill()
-    assert "Traceback" not in errors

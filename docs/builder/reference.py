@@ -14,7 +14,7 @@ PARTS = {
     "For tables, streams and images": ("estimators", "features", "explain", "data"),
     "For networks": ("nn", "switched", "switches", "inverted", "models", "training", "history"),
     "Mathematics": ("algebra", "kernels", "kernel_ridge", "ridge"),
-    "Experiments": ("experiments", "teach"),
+    "Experiments": ("experiments",),
 }
 HEAD = """\
 Reference

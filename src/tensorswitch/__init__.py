@@ -12,19 +12,20 @@ Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087.
 
 from importlib import import_module
 from importlib.metadata import version
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from tensorswitch import algebra, inverted, kernels, nn, ridge, switches
-from tensorswitch.nn import (
-    CompressedSwitching,
-    JointSwitching,
-    SwitchedConv2d,
-    SwitchedLinear,
-    TensorSwitching,
-    convert,
-)
-from tensorswitch.switched import switched_linear
-from tensorswitch.switches import Routes
+if TYPE_CHECKING:
+    from tensorswitch import algebra, inverted, kernels, nn, ridge, switches
+    from tensorswitch.nn import (
+        CompressedSwitching,
+        JointSwitching,
+        SwitchedConv2d,
+        SwitchedLinear,
+        TensorSwitching,
+        convert,
+    )
+    from tensorswitch.switched import switched_linear
+    from tensorswitch.switches import Routes
 
 __version__ = version("tensorswitch")
 
@@ -44,29 +45,50 @@ __all__ = [
     "switched_linear",
     "switches",
 ]
-# Imported when they are first used, as they need scikit-learn or are slow to import.
-_LAZY = (
+# Everything is imported when it is first used, so that the command line answers at once, and
+# layers do not wait for SciPy and scikit-learn.
+_HOMES = {
+    "CompressedSwitching": "nn",
+    "JointSwitching": "nn",
+    "Routes": "switches",
+    "SwitchedConv2d": "nn",
+    "SwitchedLinear": "nn",
+    "TensorSwitching": "nn",
+    "convert": "nn",
+    "switched_linear": "switched",
+}
+_PACKAGES = (
+    "algebra",
     "data",
     "datasets",
     "estimators",
     "experiments",
     "explain",
     "features",
+    "inverted",
     "kernel_ridge",
+    "kernels",
     "linear",
     "models",
+    "nn",
     "persistence",
     "preprocessing",
-    "teach",
+    "ridge",
+    "switched",
+    "switches",
     "training",
 )
 
 
-def __getattr__(name: str) -> ModuleType:
-    if name in _LAZY:
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
         return import_module(f"tensorswitch.{name}")
+    if name in _HOMES:
+        found = getattr(import_module(f"tensorswitch.{_HOMES[name]}"), name)
+        globals()[name] = found  # so that the next use does not come here
+        return found
     raise AttributeError(f"module 'tensorswitch' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_HOMES, *_PACKAGES})

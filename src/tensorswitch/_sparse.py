@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
 from tensorswitch._memory import available_memory
 
@@ -35,6 +35,10 @@ def dense_rows(matrix: Any, name: str = "X", copies: int = 1) -> Any:
     MemoryError
         If dense rows would not fit into the available memory.
     """
+    if "scipy.sparse" not in sys.modules:  # then nobody has made such a matrix
+        return matrix
+    from scipy.sparse import issparse
+
     if not issparse(matrix):
         return matrix
     dtype = matrix.dtype if matrix.dtype in (np.float32, np.float64) else np.dtype(np.float64)

@@ -14,9 +14,8 @@ from tensorswitch.estimators import TSMLPClassifier, TSMLPRegressor
 from tensorswitch.models import KINDS
 from tensorswitch.persistence import load, save
 
-EXPECTED_FAILURES = {
-    "check_methods_subset_invariance": "needs 1e-7, but float32 products depend on the batch size"
-}
+# It needs 1e-7, but float32 products depend on the batch size, by how much on the machine.
+MAY_FAIL = "check_methods_subset_invariance"
 
 
 @pytest.mark.usefixtures("threads")
@@ -25,14 +24,15 @@ EXPECTED_FAILURES = {
         TSMLPClassifier((8, 8), learning_rate_init=0.01, max_iter=30),
         TSMLPClassifier(8, "ts-ibp-lrc", learning_rate_init=0.01, max_iter=20),
         TSMLPRegressor((16, 16), learning_rate_init=0.01, max_iter=40),
-    ],
-    xfail_strict=False,  # depends on the machine
-    expected_failed_checks=lambda model: (
-        EXPECTED_FAILURES if isinstance(model, TSMLPRegressor) else {}
-    ),
+    ]
 )
 def test_scikit_learn_checks(estimator, check):
-    check(estimator)
+    try:
+        check(estimator)
+    except AssertionError:
+        if isinstance(estimator, TSMLPRegressor) and check.func.__name__ == MAY_FAIL:
+            pytest.xfail(MAY_FAIL)
+        raise
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import pytest
 def address(tmp_path):
     """The address of a server that runs in a thread, with lessons in ``tmp_path / "lessons"``."""
     uvicorn = pytest.importorskip("uvicorn")
-    from tensorswitch.teach.classroom import Classroom
-    from tensorswitch.teach.server import application, new_token
+    from apps.teach.classroom import Classroom
+    from apps.teach.server import application, new_token
 
     listening = socket.create_server(("127.0.0.1", 0))
     port, token = listening.getsockname()[1], new_token()

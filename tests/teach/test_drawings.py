@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from tensorswitch.teach import draw, embedded_digits, random_drawings
-from tensorswitch.teach.drawings import SIDE
+from apps.teach import draw, embedded_digits, random_drawings
+from apps.teach.drawings import SIDE
 
 CROSS = [np.array([[0.2, 0.2], [0.8, 0.8]]), np.array([[0.8, 0.2], [0.2, 0.8]])]
 

@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from tensorswitch.teach import draw
+from apps.teach import draw
 
 httpx = pytest.importorskip("httpx")
 pytest.importorskip("starlette")
@@ -116,7 +116,7 @@ def test_a_full_disk_is_reported(client, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device", "shapes.safetensors")
 
-    monkeypatch.setattr("tensorswitch.teach.lesson.save_estimator", full)
+    monkeypatch.setattr("apps.teach.lesson.save_estimator", full)
     found = client.post(f"{lesson}/save", json={"name": "shapes"})
     assert found.status_code == 507
     assert found.json()["error"] == "shapes.safetensors: No space left on device"
@@ -280,7 +280,7 @@ def test_pages_may_load_nothing_from_elsewhere(client):
 
 
 def test_the_number_of_lessons_is_limited(client, monkeypatch):
-    monkeypatch.setattr("tensorswitch.teach.classroom.MOST_LESSONS", 3)
+    monkeypatch.setattr("apps.teach.classroom.MOST_LESSONS", 3)
     full = [taught(client, ("bar", BAR)) for _ in range(2)]
     unused = opened(client)
     newest = opened(client)

@@ -4,7 +4,6 @@ from tensorswitch.cli import (  # noqa: F401 - registers the commands
     _compare,
     _data,
     _models,
-    _teach,
 )
 from tensorswitch.cli._app import app, main
 

@@ -92,7 +92,7 @@ def _pooled(
     pieces = opened.shape[1] // units.shape[1]
     gates = wins.repeat_interleave(pieces, 2) & opened.flatten(2).transpose(1, 2)[:, position]
     source = (torch.arange(images, device=device)[:, None] * (height * width) + position).flatten()
-    target = torch.arange(images * windows, device=device).repeat_interleave(kh * kw)
+    target = torch.arange(images * windows, device=device).repeat_interleave(kh * kw, 0)
     return Routes(gates.flatten(0, 1), source, target, images * windows)
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import joblib
@@ -23,9 +23,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from tensorswitch.teach.classroom import Classroom, Seat
-from tensorswitch.teach.drawings import Frame, draw
-from tensorswitch.teach.guard import Guard
+from apps.teach.classroom import Classroom, Seat
+from apps.teach.drawings import Frame, draw
+from apps.teach.guard import Guard
 
 __all__ = ["application", "new_token"]
 
@@ -42,33 +42,12 @@ STATUS = {FileExistsError: 409, FileNotFoundError: 404, KeyError: 404, ValueErro
 
 
 def new_token() -> str:
-    """Return a random token for the address of the page.
-
-    Returns
-    -------
-    str
-        32 hexadecimal digits.
-    """
+    """Return a random token for the address of the page."""
     return secrets.token_hex(16)
 
 
 def application(classroom: Classroom, token: str, port: int) -> ASGIApp:
-    """Return the page and its lessons as an ASGI application.
-
-    Parameters
-    ----------
-    classroom : Classroom
-        The lessons.
-    token : str
-        First part of the path of each request.
-    port : int
-        Port of the server.
-
-    Returns
-    -------
-    ASGI application
-        The application.
-    """
+    """Return the page and its lessons as an ASGI application."""
     api = _Api(classroom)
     lesson = "/lessons/{key}"
     routes = [
@@ -228,7 +207,7 @@ def _along(shares: np.ndarray, stroke: np.ndarray, frame: Frame) -> list[float]:
 
 
 def _file(name: str, kind: str) -> Callable[[Request], Response]:
-    content = (files("tensorswitch.teach") / "page" / name).read_bytes()
+    content = (Path(__file__).parent / "page" / name).read_bytes()
 
     def endpoint(request: Request) -> Response:
         return Response(content, media_type=kind)

@@ -31,17 +31,7 @@ HEADERS = {
 
 
 class Guard:
-    """Pass on requests that have the token, Host and Origin of this server and a small body.
-
-    Parameters
-    ----------
-    app : ASGI application
-        What is guarded. It sees paths without the token.
-    token : str
-        First part of the path of each request.
-    port : int
-        Port of the server.
-    """
+    """Pass on requests that have the token, Host and Origin of this server and a small body."""
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
         self._app, self._token = app, token
@@ -51,13 +41,7 @@ class Guard:
         self._origins = {f"http://{host}" for host in self._hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse it.
-
-        Parameters
-        ----------
-        scope, receive, send : dict and callables
-            As defined by ASGI.
-        """
+        """Answer a request, or refuse it."""
         if scope["type"] != "http":
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close"})

@@ -20,32 +20,13 @@ Strokes = Sequence[np.ndarray]
 
 
 class Frame(NamedTuple):
-    """Where a drawing lies in its image: ``pixels = scale · (points − corner)``.
-
-    Parameters
-    ----------
-    scale : float
-        Pixels per unit.
-    corner : ndarray of shape (2,)
-        The point at the upper left corner of the image, x before y.
-    """
+    """Where a drawing lies in its image: ``pixels = scale · (points − corner)``."""
 
     scale: float
     corner: np.ndarray
 
     def pixels(self, points: np.ndarray) -> np.ndarray:
-        """Return points in pixels of the image.
-
-        Parameters
-        ----------
-        points : ndarray of shape (n, 2)
-            Points, x before y.
-
-        Returns
-        -------
-        ndarray of shape (n, 2)
-            The points in pixels, x before y.
-        """
+        """Return points (n, 2), x before y, in pixels of the image."""
         found: np.ndarray = self.scale * (points - self.corner)
         return found
 
@@ -61,24 +42,13 @@ def _frame_of(strokes: Strokes) -> Frame:
 def draw(strokes: Strokes) -> tuple[np.ndarray, Frame]:
     """Return a drawing as an image that does not depend on its place and size.
 
-    Its longer side has 20 of the 28 pixels, and its centre of mass lies in the middle.
-
-    Parameters
-    ----------
-    strokes : sequence of ndarray of shape (n, 2)
-        Points of each stroke in the unit square, x before y. There is at least one point.
-
-    Returns
-    -------
-    image : ndarray of uint8 of shape (28, 28)
-        The image, with the ink at 255.
-    frame : Frame
-        Where the drawing lies in the image.
+    Strokes are points (n, 2) in the unit square, x before y. The longer side of the drawing has 20
+    of the 28 pixels, its centre of mass lies in the middle, and ink is 255.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from tensorswitch.teach import draw
+    >>> from apps.teach import draw
     >>> image, _ = draw([np.array([[0.1, 0.5], [0.9, 0.5]])])
     >>> image.shape, int(image[14, 14]), int(image[0, 0])
     ((28, 28), 255, 0)
@@ -118,21 +88,9 @@ def _thinned(points: np.ndarray) -> np.ndarray:
 
 
 def random_drawings(count: int, seed: int = 0) -> np.ndarray:
-    """Return drawings of random smooth strokes.
+    """Return drawings of random smooth strokes, of shape (count, 28, 28).
 
     Patches of them show lines, ends, corners and crossings, without the shapes of any alphabet.
-
-    Parameters
-    ----------
-    count : int
-        Number of drawings.
-    seed : int, default=0
-        Seed of the strokes.
-
-    Returns
-    -------
-    ndarray of uint8 of shape (count, 28, 28)
-        Images as of :func:`draw`.
     """
     random = np.random.default_rng(seed)
     time = np.linspace(0, 1, 24)
@@ -154,15 +112,7 @@ def _polyline(places: np.ndarray, knots: np.ndarray, time: np.ndarray) -> np.nda
 
 
 def embedded_digits() -> tuple[np.ndarray, list[str]]:
-    """Return scikit-learn's handwritten digits as drawings.
-
-    Returns
-    -------
-    images : ndarray of uint8 of shape (1797, 28, 28)
-        The digits, enlarged from 8 × 8 pixels, with the contrast of a pen.
-    labels : list of str
-        "0" to "9".
-    """
+    """Return scikit-learn's handwritten digits as drawings."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()

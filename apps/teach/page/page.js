@@ -1,4 +1,4 @@
-// The page of `tensorswitch teach`: strokes go to the server, answers come back.
+// The page of `python -m apps.teach`: strokes go to the server, answers come back.
 const SHOWN = 40; // thumbnails per label before "more"
 const $ = (id) => document.getElementById(id);
 const board = $("canvas").getContext("2d");
@@ -17,7 +17,7 @@ async function ask(path, method = "GET", body = undefined) {
   try {
     reply = await fetch(path, options);
   } catch {
-    throw new Error("the server does not answer; is tensorswitch teach still running?");
+    throw new Error("the server does not answer; is python -m apps.teach still running?");
   }
   const content = await reply.json().catch(() => ({}));
   if (!reply.ok) {

@@ -7,8 +7,7 @@ import secrets
 import threading
 from pathlib import Path
 
-from tensorswitch._files import make_folder
-from tensorswitch.teach.lesson import Lesson
+from apps.teach.lesson import Lesson
 
 __all__ = ["Classroom", "Seat"]
 
@@ -19,13 +18,7 @@ SUFFIX = ".safetensors"
 
 
 class Seat:
-    """A lesson, and a lock since requests come in several threads.
-
-    Parameters
-    ----------
-    lesson : Lesson
-        The lesson.
-    """
+    """A lesson, and a lock since requests come in several threads."""
 
     def __init__(self, lesson: Lesson) -> None:
         self.lesson = lesson
@@ -36,18 +29,8 @@ class Seat:
 class Classroom:
     """Hold the lessons that are open, each with a model of its own.
 
-    Parameters
-    ----------
-    folder : Path
-        Where lessons are saved, and the only place they are read from. It is created when it is
-        first needed.
-    start : str, default="empty"
-        What new lessons start with: "empty", "digits", or the name of a saved lesson.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no saved lesson of that name.
+    `start` is what new lessons start with: "empty", "digits", or the name of a lesson in `folder`,
+    the only place where lessons are saved and read from.
     """
 
     def __init__(self, folder: Path, start: str = "empty") -> None:
@@ -58,27 +41,7 @@ class Classroom:
             self.path_of(start, must_exist=True)
 
     def open(self, start: str | None = None, closing: str = "") -> tuple[str, Seat]:
-        """Open a lesson.
-
-        Parameters
-        ----------
-        start : str, optional
-            What it starts with, by default what the classroom was created with.
-        closing : str, optional
-            Name of the lesson whose place it takes, which is closed.
-
-        Returns
-        -------
-        key : str
-            A name that only its page knows.
-        seat : Seat
-            The lesson.
-
-        Raises
-        ------
-        ValueError
-            If too many lessons are open.
-        """
+        """Open a lesson, in place of `closing` if given; its key is known to its page only."""
         start = self.start if start is None else start
         with self._lock:
             if closing not in self._seats:
@@ -96,23 +59,7 @@ class Classroom:
         return key, seat
 
     def seat(self, key: str) -> Seat:
-        """Return an open lesson.
-
-        Parameters
-        ----------
-        key : str
-            Its name.
-
-        Returns
-        -------
-        Seat
-            The lesson.
-
-        Raises
-        ------
-        KeyError
-            If it is not open.
-        """
+        """Return the open lesson of that key."""
         with self._lock:
             if key not in self._seats:
                 raise KeyError(
@@ -123,50 +70,18 @@ class Classroom:
             return seat
 
     def close(self, key: str) -> None:
-        """Close a lesson and forget its drawings.
-
-        Parameters
-        ----------
-        key : str
-            Its name.
-        """
+        """Close a lesson and forget its drawings."""
         with self._lock:
             self._seats.pop(key, None)
 
     def names(self) -> list[str]:
-        """Return the names of saved lessons.
-
-        Returns
-        -------
-        list of str
-            The names, sorted.
-        """
+        """Return the names of saved lessons."""
         found = (path for path in self.folder.glob(f"*{SUFFIX}") if not path.is_symlink())
         names = (path.name.removesuffix(SUFFIX) for path in found)
         return sorted(name for name in names if NAME.fullmatch(name))
 
     def path_of(self, name: object, *, must_exist: bool = False) -> Path:
-        """Return the path of a saved lesson.
-
-        Parameters
-        ----------
-        name : str
-            Its name: up to 40 letters, digits, hyphens and underscores.
-        must_exist : bool, default=False
-            Whether to raise if there is no such file.
-
-        Returns
-        -------
-        Path
-            A path in the folder.
-
-        Raises
-        ------
-        ValueError
-            If the name has other characters.
-        FileNotFoundError
-            If the file must exist and does not.
-        """
+        """Return the path of a saved lesson, which never lies outside the folder."""
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise ValueError(
                 "a name has 1 to 40 letters, digits, hyphens and underscores, and starts with a "
@@ -178,34 +93,16 @@ class Classroom:
         return path
 
     def save(self, seat: Seat, name: object, replace: bool) -> Path:
-        """Save a lesson.
-
-        Parameters
-        ----------
-        seat : Seat
-            The lesson.
-        name : str
-            Its name.
-        replace : bool
-            Whether to replace a lesson of that name.
-
-        Returns
-        -------
-        Path
-            The file.
-
-        Raises
-        ------
-        FileExistsError
-            If there is a lesson of that name and it is not to be replaced.
-        ValueError
-            If the name has other characters, is "empty" or "digits", which mean other lessons, or
-            is that of a link.
-        """
+        """Save a lesson under a name, and return the file."""
         path = self.path_of(name)
         if name in STARTS:
             raise ValueError(f"{name!r} is a lesson that is always there; choose another name")
-        make_folder(self.folder)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise ValueError(
+                f"{self.folder} must be a folder, but there is a file of that name"
+            ) from None
         with self._saving:  # of two lessons of one name, the second must see the first
             if path.is_symlink():  # it would lead out of the folder
                 raise ValueError(f"{path} is a link; remove it or choose another name")

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from apps.teach.drawings import SIDE, embedded_digits, random_drawings
 from tensorswitch.estimators import (
     TSConvRidgeClassifier,
     load_estimator_with_notes,
     save_estimator,
 )
-from tensorswitch.teach.drawings import SIDE, embedded_digits, random_drawings
 
 __all__ = ["Answer", "Lesson", "check_label", "pattern_features"]
 
@@ -30,36 +30,18 @@ JOINERS = "\u200c\u200d\u00a0"  # of letters and emoji, and the space that does 
 
 
 class Answer(NamedTuple):
-    """What a lesson says about a drawing.
+    """What a lesson says about a drawing."""
 
-    Parameters
-    ----------
-    labels : list of str
-        The labels, the most probable first.
-    probabilities : list of float
-        Their probabilities.
-    contributions : ndarray of shape (28, 28)
-        What each pixel adds to the output of the first label.
-    open_gates, gates : int
-        Number of pairs of a gate and a patch for which the gate is open, and of all such pairs.
-    """
-
-    labels: list[str]
+    labels: list[str]  # the most probable first
     probabilities: list[float]
-    contributions: np.ndarray
-    open_gates: int
-    gates: int
+    contributions: np.ndarray  # of each pixel to the output of the first label
+    open_gates: int  # pairs of a gate and a patch for which the gate is open
+    gates: int  # all such pairs
 
 
 @cache
 def pattern_features() -> TSConvRidgeClassifier:
-    """Return a model whose features were learned from random strokes, for any symbols.
-
-    Returns
-    -------
-    TSConvRidgeClassifier
-        The model. Its classes are arbitrary: lessons start from ``without_rows``.
-    """
+    """Return a model whose features were learned from random strokes, for any symbols."""
     images = random_drawings(LEARNED)
     model = TSConvRidgeClassifier(
         FEATURES, sizes=(5, 9), grid=3, flips=False, alpha="0.1 mean", dtype="float64"
@@ -75,11 +57,6 @@ class Lesson:
     The sums of :class:`tensorswitch.estimators.TSConvRidgeClassifier` grow and shrink with the
     drawings, so the model never depends on their order, nor on drawings that were removed.
 
-    Parameters
-    ----------
-    features : TSConvRidgeClassifier, optional
-        A fitted model whose features are used, by default those of :func:`pattern_features`.
-
     Attributes
     ----------
     labels : list of str
@@ -92,7 +69,7 @@ class Lesson:
     Examples
     --------
     >>> import numpy as np
-    >>> from tensorswitch.teach import Lesson, draw
+    >>> from apps.teach import Lesson, draw
     >>> minus, _ = draw([np.array([[0.1, 0.5], [0.9, 0.5]])])
     >>> bar, _ = draw([np.array([[0.5, 0.1], [0.5, 0.9]])])
     >>> lesson = Lesson()
@@ -113,22 +90,7 @@ class Lesson:
     def of(
         cls, images: np.ndarray, labels: list[str], features: TSConvRidgeClassifier | None = None
     ) -> Lesson:
-        """Return a lesson with drawings.
-
-        Parameters
-        ----------
-        images : ndarray of uint8 of shape (n, 28, 28)
-            The drawings.
-        labels : list of str
-            Their labels.
-        features : TSConvRidgeClassifier, optional
-            A fitted model whose features are used.
-
-        Returns
-        -------
-        Lesson
-            The lesson.
-        """
+        """Return a lesson with drawings."""
         _check_images(images)
         if len(images) != len(labels):
             raise ValueError(f"there are {len(images)} drawings, but {len(labels)} labels")
@@ -143,13 +105,7 @@ class Lesson:
 
     @classmethod
     def digits(cls) -> Lesson:
-        """Return a lesson that starts with scikit-learn's handwritten digits.
-
-        Returns
-        -------
-        Lesson
-            The lesson, with 1,797 drawings.
-        """
+        """Return a lesson that starts with scikit-learn's handwritten digits."""
         return cls.of(*embedded_digits())
 
     @property
@@ -164,25 +120,7 @@ class Lesson:
         return int(self._features.bank_.out_features)
 
     def add(self, image: np.ndarray, label: str) -> int:
-        """Learn one drawing.
-
-        Parameters
-        ----------
-        image : ndarray of uint8 of shape (28, 28)
-            The drawing.
-        label : str
-            Its label, which may be new.
-
-        Returns
-        -------
-        int
-            The number of the drawing.
-
-        Raises
-        ------
-        ValueError
-            If the drawing or the label is invalid, or there are too many.
-        """
+        """Learn one drawing, of a label that may be new, and return its number."""
         _check_images(image[None])
         label = check_label(label)
         self._check_room(len(self.labels), [*self.labels, label])
@@ -197,18 +135,7 @@ class Lesson:
         return number
 
     def remove(self, number: int) -> None:
-        """Forget one drawing, as if it had never been there.
-
-        Parameters
-        ----------
-        number : int
-            The number of the drawing.
-
-        Raises
-        ------
-        KeyError
-            If there is no such drawing.
-        """
+        """Forget one drawing, as if it had never been there."""
         if number not in self.numbers:
             raise KeyError(f"there is no drawing {number}")
         place = self.numbers.index(number)
@@ -224,18 +151,7 @@ class Lesson:
             del held[place]
 
     def answer(self, image: np.ndarray) -> Answer | None:
-        """Return what the model says about a drawing.
-
-        Parameters
-        ----------
-        image : ndarray of uint8 of shape (28, 28)
-            The drawing.
-
-        Returns
-        -------
-        Answer or None
-            The answer, or None as long as there are fewer than two labels.
-        """
+        """Return what the model says about a drawing, or None without two labels."""
         _check_images(image[None])
         if self.model is None:
             return None
@@ -254,13 +170,7 @@ class Lesson:
         )
 
     def accuracy(self) -> float | None:
-        """Return the accuracy on drawings that the readout has not seen.
-
-        Returns
-        -------
-        float or None
-            The cross-validated accuracy, or None as long as there are too few drawings for it.
-        """
+        """Return the cross-validated accuracy, or None while there are too few drawings for it."""
         if self.model is None or len(set(self.labels)) == len(self.labels):
             return None  # a label without another drawing cannot be guessed
         score = self.model.cv_score_
@@ -271,16 +181,6 @@ class Lesson:
 
         :func:`tensorswitch.estimators.load_estimator` reads the model, which takes images of 28 ×
         28 pixels.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file to write.
-
-        Raises
-        ------
-        ValueError
-            If there are fewer than two labels.
         """
         if self.model is None:
             raise ValueError("there is nothing to save: draw symbols of at least two labels first")
@@ -288,23 +188,7 @@ class Lesson:
 
     @classmethod
     def load(cls, path: str | Path) -> Lesson:
-        """Read a lesson that :meth:`save` wrote. Nothing is unpickled.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file to read.
-
-        Returns
-        -------
-        Lesson
-            The lesson, with the features of the file.
-
-        Raises
-        ------
-        ValueError
-            If the file is damaged or contains something else.
-        """
+        """Read a lesson that :meth:`save` wrote. Nothing is unpickled."""
         model, notes = load_estimator_with_notes(path)
         shape = getattr(model, "image_shape_", None)
         if not isinstance(model, TSConvRidgeClassifier) or shape != (SIDE, SIDE, 1):
@@ -318,18 +202,7 @@ class Lesson:
             raise ValueError(f"{path} is damaged ({error})") from error
 
     def npz(self) -> bytes:
-        """Return the drawings as the content of an ``.npz`` file for ``tensorswitch compare``.
-
-        Returns
-        -------
-        bytes
-            The content, with the arrays ``x`` and ``y``.
-
-        Raises
-        ------
-        ValueError
-            If there are no drawings.
-        """
+        """Return the drawings as the content of an ``.npz`` file for ``tensorswitch compare``."""
         if not self.labels:
             raise ValueError("there are no drawings to export")
         buffer = io.BytesIO()
@@ -359,23 +232,7 @@ class Lesson:
 
 
 def check_label(label: Any) -> str:
-    """Return a label without surrounding spaces.
-
-    Parameters
-    ----------
-    label : str
-        The label.
-
-    Returns
-    -------
-    str
-        The label in Unicode's composed form.
-
-    Raises
-    ------
-    ValueError
-        If it is empty, longer than 20 characters, or contains control characters.
-    """
+    """Return a label without surrounding spaces."""
     if not isinstance(label, str):
         raise ValueError(f"a label must be text, got {type(label).__name__}")
     found: str = unicodedata.normalize("NFC", label).strip()

@@ -1,0 +1,1 @@
+"""Applications that use the library from outside, through its public names."""
