@@ -12,6 +12,8 @@ Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087.
 
 from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
+from pkgutil import iter_modules
 from types import ModuleType
 
 from tensorswitch import algebra, inverted, kernels, nn, ridge, switches
@@ -44,29 +46,15 @@ __all__ = [
     "switched_linear",
     "switches",
 ]
-# Imported when they are first used, as they need scikit-learn or are slow to import.
-_LAZY = (
-    "data",
-    "estimators",
-    "experiments",
-    "explain",
-    "features",
-    "kernel_ridge",
-    "linear",
-    "models",
-    "paper",
-    "persistence",
-    "preprocessing",
-    "teach",
-    "training",
-)
 
 
 def __getattr__(name: str) -> ModuleType:
-    if name in _LAZY:
+    # Packages that need scikit-learn, or are slow to import, are imported when they are first used.
+    if not name.startswith("_") and find_spec(f"tensorswitch.{name}"):
         return import_module(f"tensorswitch.{name}")
     raise AttributeError(f"module 'tensorswitch' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    parts = (part.name for part in iter_modules(__path__))
+    return sorted({*globals(), *(name for name in parts if not name.startswith("_"))})

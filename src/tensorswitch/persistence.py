@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ HOMES = (
     "switches preprocessing linear ridge features models training kernel_ridge estimators tables "
     "compare"
 )
+State: TypeAlias = dict[str, Any]  # arrays, plain values and parts, by their names
 DAMAGES = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, MemoryError)
 
 
@@ -39,12 +40,12 @@ DAMAGES = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, Mem
 class Saveable(Protocol):
     """An object that can be saved: its class is registered with :func:`saved_as`."""
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """Return what the object consists of."""
         ...
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
+    def from_state(cls, state: State) -> Self:
         """Make the object again."""
         ...
 
@@ -53,7 +54,7 @@ class Snapshot(NamedTuple):
     """A state in place of the object it was taken of, where ``state`` had options."""
 
     of: type[Saveable]
-    state: dict[str, Any]
+    state: State
 
 
 _kinds: dict[str, type[Saveable]] = {}
@@ -97,7 +98,7 @@ def saved_as(kind: str) -> Callable[[Class], Class]:
     return register
 
 
-def save(value: Saveable | Snapshot, path: str | Path, **notes: Any) -> None:
+def save(value: Saveable | Snapshot, path: str | Path, **notes: object) -> None:
     """Write an object to a safetensors file, atomically.
 
     Parameters
@@ -106,7 +107,7 @@ def save(value: Saveable | Snapshot, path: str | Path, **notes: Any) -> None:
         What to save.
     path : str or Path
         The file. An existing one is replaced only when the new one is complete.
-    **notes : Any
+    **notes : object
         What to store beside it: plain values, arrays and saveable objects.
 
     Raises
@@ -165,7 +166,7 @@ def load(path: str | Path, expected: type | None = None) -> Any:
     return _load(path, expected, False)[0]
 
 
-def load_with_notes(path: str | Path, expected: type | None = None) -> tuple[Any, dict[str, Any]]:
+def load_with_notes(path: str | Path, expected: type | None = None) -> tuple[Any, State]:
     """Read an object and the notes that were stored beside it.
 
     Parameters
@@ -185,7 +186,7 @@ def load_with_notes(path: str | Path, expected: type | None = None) -> tuple[Any
     return _load(path, expected, True)
 
 
-def _load(path: str | Path, expected: type | None, with_notes: bool) -> tuple[Any, dict[str, Any]]:
+def _load(path: str | Path, expected: type | None, with_notes: bool) -> tuple[Any, State]:
     tensors, header = _read(path)
     version = header.get("version")
     if version != VERSION:
@@ -204,7 +205,7 @@ def _load(path: str | Path, expected: type | None, with_notes: bool) -> tuple[An
         raise ValueError(f"{path} cannot be read: {reason}") from error
 
 
-def _read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _read(path: str | Path) -> tuple[dict[str, Tensor], State]:
     """Return the tensors and the header of a file in this format."""
     from safetensors import SafetensorError, safe_open
 
@@ -223,7 +224,7 @@ def _read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise ValueError(f"{path} is damaged or not a safetensors file: {error}") from error
 
 
-def encode(value: Any) -> tuple[Any, dict[str, Tensor]]:
+def encode(value: object) -> tuple[Any, dict[str, Tensor]]:
     """Return a value as JSON, and the tensors that the JSON refers to by name."""
     tensors: dict[str, Tensor] = {}
     return _encode(value, "", tensors), tensors
@@ -263,7 +264,7 @@ def _encode(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
     return {"kind": value.of.saved_kind, "state": state}
 
 
-def is_saveable(value: Any) -> bool:
+def is_saveable(value: object) -> bool:
     """Return whether the class of an object is registered, and not only a base of it."""
     return _kinds.get(getattr(type(value), "saved_kind", "")) is type(value)
 
@@ -320,6 +321,6 @@ def _class_of(kind: str) -> type[Saveable]:
     return _kinds[kind]
 
 
-def _described(value: Any) -> str:
+def _described(value: object) -> str:
     name = type(value).__name__
     return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorswitch import Routes, switched_linear
-from tensorswitch._bfloat16 import bfloat16_problem
+from tensorswitch._process import bfloat16_problem
 from tensorswitch.switched import MAX_GROUP, switched_outer
 
 SIZES = st.integers(0, 9)

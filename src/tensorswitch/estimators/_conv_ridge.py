@@ -19,8 +19,14 @@ from tensorswitch.estimators._images import ImageFeatures, as_learned, flat_rows
 from tensorswitch.estimators._readout import SETTINGS, NewRows, RidgeSettings
 from tensorswitch.estimators._ridge import RidgeClassifier
 from tensorswitch.estimators._ts_ridge import ALPHA, OF_CLASSIFIERS, OF_SUMS
-from tensorswitch.features import PatchBank2d, as_images, learn_patch_bank, reduced
-from tensorswitch.features.pixels import check_pixels, pixel_range
+from tensorswitch.features import (
+    PatchBank2d,
+    as_images,
+    check_pixels,
+    learn_patch_bank,
+    pixel_range,
+    reduced,
+)
 from tensorswitch.persistence import saved_as
 
 ALPHAS = tuple(f"{m} mean" for m in (1, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001))

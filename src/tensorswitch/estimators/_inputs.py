@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from tensorswitch._checks import LARGEST_SQUARED
-from tensorswitch._sparse import dense_rows
+from tensorswitch._memory import dense_rows
 
 TABLES_HINT = (
     "{problem}. {name} takes numbers only. skrub.tabular_pipeline({name}()) encodes strings, "

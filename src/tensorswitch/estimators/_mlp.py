@@ -18,8 +18,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from tensorswitch._process import seeded
 from tensorswitch._progress import progress_bar
-from tensorswitch._random import seeded
 from tensorswitch.estimators._inputs import rows_of_numbers, sample_weights
 from tensorswitch.estimators._scaled_network import ScaledNetwork, distinct_rows, start_at_zero
 from tensorswitch.estimators._state import SEEN, SavedEstimator

@@ -16,8 +16,8 @@ from sklearn.svm import SVC
 from sklearn.utils.multiclass import check_classification_targets
 
 from tensorswitch._checks import check_above_zero
+from tensorswitch._process import threads
 from tensorswitch._progress import track
-from tensorswitch._threads import threads
 from tensorswitch.estimators._labels import check_classes, class_places
 
 

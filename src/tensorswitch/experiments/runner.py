@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from tensorswitch import estimators
-from tensorswitch._random import seeded
+from tensorswitch._process import seeded
 from tensorswitch.data import NAMES, Dataset, Split, load
 from tensorswitch.data.dataset import validation_split
 from tensorswitch.estimators import TSKernelRidgeClassifier, TSKernelSVC, kernel_svc_grid

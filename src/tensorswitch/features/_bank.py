@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from tensorswitch._checks import check_floating, check_positive, check_shape
+from tensorswitch.features._images import reduced
 from tensorswitch.features._learning import default_patch_sizes, learn_patch_features
-from tensorswitch.features._module import PatchFeatures2d, positions
-
-MOST_PIXELS = 48  # along an axis; larger images are reduced
-FEWEST_PIXELS = 12  # that squares must leave of the shorter side
+from tensorswitch.features._module import PatchFeatures2d
+from tensorswitch.persistence import State, saved_as
 
 
+@saved_as("patch-bank")
 class PatchBank2d(nn.Module):
     """Compute patch features of several sizes, one after another.
 
     Parameters
     ----------
     parts : sequence of PatchFeatures2d
-        The features of each size, for images that have been :func:`reduced`.
+        The features of each size, for images of at most 48 pixels along an axis.
     image_shape : tuple of (int, int, int)
         Channels, height and width of the images.
 
@@ -53,19 +51,8 @@ class PatchBank2d(nn.Module):
         self.image_shape = image_shape
         self.out_features = sum(part.out_features for part in parts)
 
-    def reduced(self, images: Tensor) -> Tensor:
-        """Return the images as the parts see them.
-
-        Parameters
-        ----------
-        images : Tensor of shape (images, channels, height, width)
-            The images.
-
-        Returns
-        -------
-        Tensor of shape (images, channels, height / factor, width / factor)
-            Averages over squares.
-        """
+    def _reduced(self, images: Tensor) -> Tensor:
+        """Return the images as the parts see them: averages over squares."""
         check_floating("images", images)
         axes = "(images, channels, height, width)"
         check_shape("images", images, (None, *self.image_shape), axes)
@@ -84,60 +71,17 @@ class PatchBank2d(nn.Module):
         Tensor of shape (images, out_features)
             The features of all sizes.
         """
-        images = self.reduced(images)
+        images = self._reduced(images)
         return torch.cat([part(images) for part in self.parts], dim=1)
 
-    def description(self) -> dict[str, Any]:
-        """Return everything but the tensors, for files.
-
-        Returns
-        -------
-        dict
-            Values that JSON has; see :meth:`from_description`.
-        """
-        names = ("image_shape", "stride", "floor", "grid", "copies", "pool", "power")
-        parts = [{name: getattr(part, name) for name in names} for part in self.parts]
-        return {"image_shape": self.image_shape, "parts": parts}
+    def state(self) -> State:
+        """Return the parts and the shape of the images."""
+        return {"parts": list(self.parts), "image_shape": self.image_shape}
 
     @classmethod
-    def from_description(
-        cls, description: dict[str, Any], tensors: dict[str, Tensor]
-    ) -> PatchBank2d:
-        """Return the bank with a description and the tensors of its ``state_dict``.
-
-        Parameters
-        ----------
-        description : dict
-            From :meth:`description`.
-        tensors : dict of str to Tensor
-            The tensors, named as in ``state_dict``.
-
-        Returns
-        -------
-        PatchBank2d
-            The bank.
-
-        Raises
-        ------
-        KeyError, TypeError, ValueError
-            If they do not fit together.
-        """
-        parts = []
-        for number, settings in enumerate(description["parts"]):
-            settings = dict(settings)
-            channels, height, width = settings.pop("image_shape")
-            names = ("filters", "offset", "gate_weight", "threshold")
-            held: dict[str, Any] = {name: tensors[f"parts.{number}.{name}"] for name in names}
-            shape = (channels, height, width)
-            # A damaged shape must not allocate more than the file holds.
-            across = positions(height, width, held["filters"].shape[-1], settings["stride"])
-            expected = (settings["grid"] ** 2, math.prod(across))
-            check_shape(
-                "windows", tensors[f"parts.{number}.windows"], expected, "(windows, positions)"
-            )
-            parts.append(PatchFeatures2d(**held, image_shape=shape, **settings))
-        channels, height, width = description["image_shape"]
-        return cls(parts, (channels, height, width))
+    def from_state(cls, state: State) -> Self:
+        """Return the bank of a state."""
+        return cls(**state)
 
     def extra_repr(self) -> str:
         """Return the settings shown by ``repr``."""
@@ -207,40 +151,3 @@ def learn_patch_bank(
         for start, end, size in zip(ends, ends[1:], sizes, strict=False)
     ]
     return PatchBank2d(parts, image_shape)
-
-
-def reduced(images: Tensor) -> Tensor:
-    """Average large images over squares, so that they have at most 48 pixels along an axis.
-
-    Images so long that little would be left of their shorter side are reduced along the other only.
-
-    Parameters
-    ----------
-    images : Tensor of shape (images, channels, height, width)
-        The images.
-
-    Returns
-    -------
-    Tensor of shape (images, channels, height / factor, width / factor)
-        The same images if they are small.
-    """
-    factors = reduction(*images.shape[2:])
-    return images if max(factors) <= 1 else F.avg_pool2d(images, factors)
-
-
-def reduction(height: int, width: int) -> tuple[int, int]:
-    """Return how many pixels of each axis :func:`reduced` averages.
-
-    Parameters
-    ----------
-    height, width : int
-        Size of the images.
-
-    Returns
-    -------
-    tuple of int
-        The factors of both axes.
-    """
-    down, across = (max(1, -(-side // MOST_PIXELS)) for side in (height, width))
-    both = max(down, across)
-    return (both, both) if min(height, width) // both >= FEWEST_PIXELS else (down, across)

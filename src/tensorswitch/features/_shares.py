@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tensorswitch.features._bank import PatchBank2d, reduction
+from tensorswitch.features._bank import PatchBank2d
+from tensorswitch.features._images import reduction
 from tensorswitch.features._module import PatchFeatures2d
 
 IMAGES = 16  # at a time: the gates of all positions are held
@@ -49,7 +50,7 @@ def pixel_shares(bank: PatchBank2d, images: Tensor, weight: Tensor) -> Tensor:
     down, across = reduction(height, width)
     found = []
     for part in images.split(IMAGES):
-        small = bank.reduced(part)
+        small = bank._reduced(part)
         total = small.new_zeros(len(part), weight.shape[1], *small.shape[2:])
         start = 0
         for features in bank.parts:
@@ -70,11 +71,11 @@ def _shares(part: PatchFeatures2d, images: Tensor, weight: Tensor) -> Tensor:
     windows, gates, copies = f.shape[1:]
     slope = torch.where(f == 0, 0, f.abs().pow(part.power - 1))  # φ / f
     p = part.project(images)
-    scores = p @ part.scoring()
+    scores = p @ part._scoring()
     outputs = weight.shape[1]
     shares = p.new_zeros(len(images), outputs, p.shape[1])
     by_window = weight.view(windows, gates, copies, outputs)
-    for w, rows in enumerate(part.window_positions()):
+    for w, rows in enumerate(part._windows()):
         taken = _taken(part, scores[:, rows])  # (images, positions, gates)
         for o in range(outputs):
             v = slope[:, w] * by_window[w, :, :, o]  # (images, gates, copies)

@@ -13,8 +13,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from tensorswitch.features._bank import PatchBank2d, learn_patch_bank
-from tensorswitch.features._module import Copies, as_images
-from tensorswitch.features.pixels import check_pixels, pixel_range
+from tensorswitch.features._images import as_images, check_pixels, pixel_range
+from tensorswitch.features._module import Copies
 
 IMAGES = 512  # converted at a time
 

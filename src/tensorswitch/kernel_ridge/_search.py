@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tensorswitch._threads import threads
+from tensorswitch._process import threads
 from tensorswitch.kernel_ridge._candidates import Candidate, Shape, rivals_of, table_of
 from tensorswitch.kernel_ridge._large import Options, solve_large
 from tensorswitch.kernel_ridge._model import KernelModel

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn import functional as F
 
-from tensorswitch._bfloat16 import bfloat16_problem
 from tensorswitch._checks import (
     check_above_zero,
     check_device,
@@ -29,8 +28,7 @@ from tensorswitch._checks import (
     check_positive,
     check_seed,
 )
-from tensorswitch._interrupts import deferring_interrupts
-from tensorswitch._random import seeded
+from tensorswitch._process import bfloat16_problem, deferring_interrupts, seeded
 from tensorswitch.persistence import load, save
 from tensorswitch.training._checkpoint import Checkpoint, OtherRunError
 from tensorswitch.training._divergence import raise_diverged
