@@ -312,12 +312,10 @@ def positions(height: int, width: int, size: int, stride: int) -> tuple[int, int
     return (height - size) // stride + 1, (width - size) // stride + 1
 
 
-def check_copies(copies: object, components: int) -> None:
+def check_copies(copies: Copies, components: int) -> None:
     """Raise unless ``copies`` is "score" or a number of components."""
-    if isinstance(copies, str) and copies == "score":
-        return
     whole = isinstance(copies, Integral) and not isinstance(copies, bool)
-    if not whole or not 0 <= copies <= components:
+    if copies != "score" and not (whole and 0 <= int(copies) <= components):
         raise ValueError(
             f"copies must be 'score' or a number from 0 to the {components} components, "
             f"got {copies!r}"

@@ -1,9 +1,11 @@
-"""Deep TS networks."""
+"""Deep TS networks.
+
+y = W_Z vec(Z_L) + bias,        Z_L = H(W_L x_{L-1}) ⊗ … ⊗ H(W_1 x) ⊗ x
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +13,7 @@ from torch.nn import functional as F
 
 from tensorswitch._checks import check_positive
 from tensorswitch.inverted import with_pseudo_gradients
-from tensorswitch.nn._base import Switching
-from tensorswitch.nn._relu import bias_or_zeros, check_relu_layers
+from tensorswitch.nn._base import Switching, bias_or_zeros, check_relu_layers, fold_rows
 from tensorswitch.switched import switched_linear
 from tensorswitch.switches import Switch, as_switch, combine_gates
 
@@ -36,7 +37,8 @@ class TensorSwitching(Switching):
     bias : bool, default=True
         Whether to add a learned bias.
     switch : Switch or {"relu", "none", "maxout", "maxout:PIECES"}, default="relu"
-        Rule that opens the gates; see :func:`tensorswitch.switches.as_switch`.
+        Rule that opens the gates: where scores are positive, all of them, or the best of ``PIECES``
+        (2 by default) consecutive ones.
     learn_gates : {None, "ibp"}, default=None
         None keeps the gates fixed, without gradient and weight decay. ``"ibp"`` trains them by
         inverted backpropagation.
@@ -124,21 +126,10 @@ class TensorSwitching(Switching):
         self._reset(list(self.gate_weights), list(self.gate_biases))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute the output of the network.
-
-        Parameters
-        ----------
-        x : Tensor of shape (..., in_features)
-            Input.
-
-        Returns
-        -------
-        Tensor of shape (..., out_features)
-            Output.
-        """
-        x, lead = self._flat(x, self.in_features)
+        """Return the output, (..., out_features), for input of shape (..., in_features)."""
+        x, lead = fold_rows(x, self.weight, self.in_features)
         scores, gates, activity = [], [], x.detach()
-        biases: list[Any] = list(self.gate_biases) or [None] * len(self.gates)
+        biases = list(self.gate_biases) or [None] * len(self.gates)
         for layer, w in enumerate(self.gate_weights):
             s = self._scores(activity, w, biases[layer])
             h = self.switch.open(s.detach())

@@ -1,4 +1,7 @@
-"""The TS layer on vectors."""
+"""The TS layer on vectors.
+
+y = Σ_j H(w_j · x) V_jᵀ x + bias
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tensorswitch._checks import check_positive
-from tensorswitch.inverted import with_pseudo_gradients
-from tensorswitch.nn._base import OneLayer
-from tensorswitch.nn._relu import check_relu_layers
-from tensorswitch.switched import switched_linear
+from tensorswitch.nn._base import OneLayer, check_relu_layers, fold_rows
 from tensorswitch.switches import Switch
 
 
@@ -30,7 +30,8 @@ class SwitchedLinear(OneLayer):
     bias : bool, default=True
         Whether to add a learned bias.
     switch : Switch or {"relu", "none", "maxout", "maxout:PIECES"}, default="relu"
-        Rule that opens the gates; see :func:`tensorswitch.switches.as_switch`.
+        Rule that opens the gates: where scores are positive, all of them, or the best of ``PIECES``
+        (2 by default) consecutive ones.
     learn_gates : {None, "ibp"}, default=None
         None keeps the gates fixed, without gradient and weight decay. ``"ibp"`` trains them by
         inverted backpropagation.
@@ -95,36 +96,10 @@ class SwitchedLinear(OneLayer):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute the output of the layer.
-
-        Parameters
-        ----------
-        x : Tensor of shape (..., in_features)
-            Input.
-
-        Returns
-        -------
-        Tensor of shape (..., out_features)
-            Output.
-        """
-        x, lead = self._flat(x, self.in_features)
+        """Return the output, (..., out_features), for input of shape (..., in_features)."""
+        x, lead = fold_rows(x, self.weight, self.in_features)
         scores = self._scores(x, self.gate_weight, self.gate_bias)
-        h, scale = self._dropped(self.switch.open(scores.detach()))
-        if scale != 1:
-            x, scores = x * scale, scores * scale
-        y = switched_linear(x, h, self.weight, self.bias)
-        if self.constant is not None:
-            y = y + (h.to(y.dtype) * scale) @ self.constant
-        if self._learns(scores):
-            y = with_pseudo_gradients(
-                y,
-                [scores],
-                [h],
-                self.weight,
-                [self.gate_weight],
-                gate_bias=self.gate_bias,
-                constant=self.constant,
-            )
+        y = self._read(x, scores, self.switch.open(scores.detach()))
         return y if len(lead) == 1 else y.reshape(*lead, self.out_features)
 
     def extra_repr(self) -> str:

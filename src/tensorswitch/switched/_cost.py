@@ -1,12 +1,52 @@
-"""The cost rule, which predicts the fastest strategy for given sizes."""
+"""The cost rule, which predicts the fastest strategy for given sizes, and its tuned numbers."""
 
 from __future__ import annotations
 
 import math
-
-from tensorswitch.switched._tuning import COSTS
+from dataclasses import dataclass
 
 MAX_GROUP = 6
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Costs in multiply-adds of a batched product; fitted by ``benchmarks/strategies.py``."""
+
+    tiny: int = 8_000_000  # multiply-adds up to which the plain formula is fastest
+    pattern_sum: int = 32  # per entry of the sum of a pattern's matrices
+    move: int = 2  # per entry of a row that is moved
+    route: int = 330  # per route that is sorted
+    plan: float = 7e6  # per plan
+    common: int = 16  # per weight of the sum over flipped units, and of its gradient
+    flip_rows: int = 16  # units are flipped if it saves so many rows each: it reads all weights
+    # Segments padded to the same length take one batched product. That is faster than a product per
+    # segment unless the padding adds more than ``pad_share`` of the rows plus so many multiply-adds
+    # per segment, the overhead of a separate product; in narrow types, more of them take the same
+    # time. A number that is moved counts as ``pad_move`` of them.
+    pad_share: float = 0.25
+    pad_work: float = 1.3e6
+    narrow_pad_work: float = 4e6
+    pad_move: int = 16
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Sizes that keep the work in cache; chosen by ``benchmarks/switched_linear.py``."""
+
+    rows: int = 8192  # rows at a time, so that buffers are reused
+    chunk_bytes: int = 1 << 23  # of gathered rows and matrices
+    cache_bytes: int = 1 << 20  # of the slice of Z that the dense strategy holds
+    device_bytes: int = 1 << 26  # the same on GPUs, which small products do not fill
+    narrow_rows: int = 512  # rows at a time if the output side is expanded
+    error_rows: int = 256  # rows of expanded errors
+    lanes: int = 16  # units are taken in multiples of this, so that rows of a slice stay aligned
+    few_rows: int = 256  # with fewer rows, and more weights than the next, narrow types do not pay
+    many_weights: int = 1 << 23
+    often: int = 8  # units open so many times more often than the mean are on their own,
+    few_units: int = 4  # if there are at most so many of them
+
+
+COSTS, BLOCKS = Costs(), Blocks()
 
 
 def choose_group(
@@ -26,32 +66,6 @@ def choose_group(
     which is faster in the forward pass and if the output is narrow. If most gates are open, the
     closed ones are processed instead. ``benchmarks/strategies.py`` compares the choice to the
     fastest strategy.
-
-    Parameters
-    ----------
-    rows : int
-        Number of input rows.
-    in_features : int
-        Number of input features.
-    gates : int
-        Number of gates.
-    out_features : int
-        Number of output features.
-    open_fraction : float
-        Fraction of the gates that are open.
-    backward : bool, default=True
-        Whether both gradients will be computed as well.
-
-    Returns
-    -------
-    int
-        0 for dense, or a group size from 1 to ``MAX_GROUP``.
-
-    Examples
-    --------
-    >>> from tensorswitch.switched import choose_group
-    >>> choose_group(rows=16, in_features=8, gates=8, out_features=8, open_fraction=0.5)
-    0
     """
     flipped = (2 * open_fraction - 1) * rows > COSTS.flip_rows
     routed = 1 - open_fraction if flipped else open_fraction
