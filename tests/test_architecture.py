@@ -33,7 +33,6 @@ LAYERS = [
     "features",
     "models",
     "training",
-    "_pca",
     "estimators",
     "data",
     "datasets",
