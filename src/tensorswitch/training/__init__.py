@@ -7,9 +7,8 @@ batch.
 
 from tensorswitch.training._divergence import DivergedError
 from tensorswitch.training._history import Epoch, History
-from tensorswitch.training._learner import Learner
+from tensorswitch.training._learner import Learner, Rows
 from tensorswitch.training._loop import BEST, CHECKPOINT, train
-from tensorswitch.training._rows import Rows
 
 __all__ = [
     "BEST",

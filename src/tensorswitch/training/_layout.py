@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -72,5 +72,5 @@ def _copy(tensor: Tensor, memory_format: torch.memory_format) -> Tensor:
 
 
 def _momenta(weight: Tensor, optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    state: dict[str, Any] = optimizer.state.get(weight, {})
+    state = optimizer.state.get(weight, {})
     return [t for t in state.values() if isinstance(t, Tensor) and t.shape == weight.shape]
