@@ -14,7 +14,6 @@ from tensorswitch.kernels import (
     KernelTiles,
     equivalent_kernels,
     finite_kernel,
-    kernel_product,
     ntk_kernel,
     ss_kernel,
     ts_kernel,
@@ -324,4 +323,4 @@ def test_wrong_vectors_are_named(v, error, message):
 @pytest.mark.parametrize("part", [-1, 3])
 def test_parts_are_numbered_from_zero(part):
     with pytest.raises(ValueError, match=f"part must be between 0 and parts - 1 = 2, got {part}"):
-        kernel_product(torch.randn(4, 3), torch.ones(4, 1), part=part, parts=3)
+        KernelTiles(torch.randn(4, 3), part=part, parts=3)

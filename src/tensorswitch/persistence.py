@@ -24,7 +24,7 @@ from torch import Tensor
 
 from tensorswitch._files import replacing
 
-__all__ = ["load", "load_with_notes", "save", "saved_as"]
+__all__ = ["load", "save"]
 
 FORMAT, VERSION = "tensorswitch", 1
 # Imported in this order when a file holds a kind that is not known yet.
@@ -62,33 +62,7 @@ Class = TypeVar("Class", bound=type)
 
 
 def saved_as(kind: str) -> Callable[[Class], Class]:
-    """Register a class under the name that files know it by.
-
-    Parameters
-    ----------
-    kind : str
-        A name that never changes, such as "ridge-classifier".
-
-    Returns
-    -------
-    callable
-        A class decorator.
-
-    Examples
-    --------
-    >>> from tensorswitch.persistence import saved_as
-    >>> @saved_as("doctest-point")
-    ... class Point:
-    ...     def __init__(self, x):
-    ...         self.x = x
-    ...
-    ...     def state(self):
-    ...         return {"x": self.x}
-    ...
-    ...     @classmethod
-    ...     def from_state(cls, state):
-    ...         return cls(**state)
-    """
+    """Register a class under the name that files know it by, which never changes."""
 
     def register(cls: Class) -> Class:
         cls.saved_kind = kind  # type: ignore[attr-defined]
@@ -167,22 +141,7 @@ def load(path: str | Path, expected: type | None = None) -> Any:
 
 
 def load_with_notes(path: str | Path, expected: type | None = None) -> tuple[Any, State]:
-    """Read an object and the notes that were stored beside it.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-    expected : type, optional
-        The class that the file must hold, or a base of it.
-
-    Returns
-    -------
-    value : object
-        The object.
-    notes : dict
-        The notes.
-    """
+    """Read an object as :func:`load` does, and the notes that were stored beside it."""
     return _load(path, expected, True)
 
 

@@ -10,8 +10,7 @@ can be solved in closed form (:class:`tensorswitch.estimators.TSConvRidgeClassif
 
 - :class:`PatchFeatures2d` computes the features of one patch size, as a torch module, and
   :class:`PatchBank2d` those of several sizes;
-- :func:`learn_patch_features` and :func:`learn_patch_bank` learn whitening, gates and thresholds
-  from images;
+- :func:`learn_patch_bank` learns whitening, gates and thresholds from images;
 - :class:`PatchFeatures` is the scikit-learn transformer with the same numbers.
 
 References
@@ -27,9 +26,9 @@ from tensorswitch.features._images import check_pixels as check_pixels
 from tensorswitch.features._images import pixel_range as pixel_range
 from tensorswitch.features._images import reduced as reduced
 from tensorswitch.features._learning import default_patch_sizes as default_patch_sizes
-from tensorswitch.features._learning import learn_patch_features
+from tensorswitch.features._learning import learn_patch_features as learn_patch_features
 from tensorswitch.features._module import PatchFeatures2d
-from tensorswitch.features._shares import pixel_shares
+from tensorswitch.features._shares import pixel_shares as pixel_shares
 from tensorswitch.features._transformer import PatchFeatures
 
 __all__ = [
@@ -38,6 +37,4 @@ __all__ = [
     "PatchFeatures2d",
     "as_images",
     "learn_patch_bank",
-    "learn_patch_features",
-    "pixel_shares",
 ]

@@ -59,18 +59,7 @@ class PatchBank2d(nn.Module):
         return reduced(images)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Compute the features.
-
-        Parameters
-        ----------
-        images : Tensor of shape (images, channels, height, width)
-            The images.
-
-        Returns
-        -------
-        Tensor of shape (images, out_features)
-            The features of all sizes.
-        """
+        """Return the features of all sizes, (images, out_features)."""
         images = self._reduced(images)
         return torch.cat([part(images) for part in self.parts], dim=1)
 
@@ -115,7 +104,7 @@ def learn_patch_bank(
     generator : torch.Generator, optional
         Source of randomness. By default seeded with 0.
     **settings
-        Passed to :func:`learn_patch_features`.
+        Other settings of :class:`PatchFeatures`.
 
     Returns
     -------

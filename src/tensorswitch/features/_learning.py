@@ -59,50 +59,10 @@ def learn_patch_features(
     power: float = 0.5,
     generator: torch.Generator | None = None,
 ) -> PatchFeatures2d:
-    """Learn patch features: whitening, gates and thresholds.
+    """Learn whitening, gates and thresholds; :class:`PatchFeatures` describes the settings.
 
-    Parameters
-    ----------
-    images : Tensor of shape (images, channels, height, width)
-        Images to learn from. Labels are not used.
-    gates : int, default=1024
-        Number of gates.
-    size : int
-        Height and width of the patches.
-    stride : int, default=1
-        Distance between patches.
-    components : int, default=48
-        Number of principal components of the patches that are kept.
-    open_fraction : float, default=0.3
-        Share of the patches for which each gate is open.
-    floor : float, default=0.3
-        Deviation that is added to that of each patch when it is normalised, in units of the root
-        mean square deviation, so that flat patches stay flat.
-    shrinkage : float, default=0.05
-        Added to the variances of the components when they are whitened, in units of their mean.
-    gates_from : {"clusters", "patches", "random"}, default="clusters"
-        Gate weights are the directions of clusters of whitened patches (spherical k-means), single
-        patches, or drawn from a normal distribution. They have unit length.
-    grid : int, default=2
-        There are ``grid × grid`` windows.
-    copies : "score" or int, default="score"
-        What is copied; see :class:`PatchFeatures2d`.
-    pool : {"mean", "max"}, default="mean"
-        Average of the copies in a window, or the copy with the highest score.
-    power : float, default=0.5
-        Exponent of the signed power.
-    generator : torch.Generator, optional
-        Source of randomness. By default seeded with 0.
-
-    Returns
-    -------
-    PatchFeatures2d
-        The module that computes the features.
-
-    Raises
-    ------
-    ValueError
-        If all patches are flat, or the images are smaller than the patches.
+    L = V (Λ + ε I)^−½        of the patches' covariance V Λ Vᵀ
+    θ_j                       the quantile of w_j · p at which a share of the patches is open
     """
     check_floating("images", images)
     check_shape("images", images, (None,) * 4, "(images, channels, height, width)")

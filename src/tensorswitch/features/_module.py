@@ -136,18 +136,7 @@ class PatchFeatures2d(nn.Module):
         return 2 if isinstance(self.copies, str) else self.copies + 1
 
     def project(self, images: Tensor) -> Tensor:
-        """Return the whitened patches with a constant.
-
-        Parameters
-        ----------
-        images : Tensor of shape (images, channels, height, width)
-            The images.
-
-        Returns
-        -------
-        Tensor of shape (images, positions, components + 1)
-            ``[p(u), 1]`` for each position.
-        """
+        """Return the whitened patches with a constant, ``[p(u), 1]``, for each position u."""
         # Variances are blind to an offset, and so are learned filters; rounding errors are not.
         offset = images.mean((1, 2, 3), keepdim=True)
         images = images - offset
@@ -162,33 +151,11 @@ class PatchFeatures2d(nn.Module):
         return F.pad(p, (0, 0, 0, 0, 0, 1), value=1.0).flatten(2).transpose(1, 2)
 
     def open_gates(self, images: Tensor) -> Tensor:
-        """Return which gates are open at each position.
-
-        Parameters
-        ----------
-        images : Tensor of shape (images, channels, height, width)
-            The images.
-
-        Returns
-        -------
-        bool Tensor of shape (images, positions, gates)
-            True where a gate is open.
-        """
+        """Return which gates are open, (images, positions, gates)."""
         return self.project(self._checked(images)) @ self._scoring() > 0
 
     def pooled(self, images: Tensor) -> Tensor:
-        """Return the pooled copies, before the power.
-
-        Parameters
-        ----------
-        images : Tensor of shape (images, channels, height, width)
-            The images.
-
-        Returns
-        -------
-        Tensor of shape (images, windows, gates, copies)
-            ``f``.
-        """
+        """Return the pooled copies ``f``, (images, windows, gates, copies), before the power."""
         images = self._checked(images)
         scoring = self._scoring()
         if torch.compiler.is_compiling():  # compilers have no use for blocks and buffers
@@ -206,18 +173,7 @@ class PatchFeatures2d(nn.Module):
         return result
 
     def forward(self, images: Tensor) -> Tensor:
-        """Compute the features.
-
-        Parameters
-        ----------
-        images : Tensor of shape (images, channels, height, width)
-            The images, of the dtype of the buffers.
-
-        Returns
-        -------
-        Tensor of shape (images, out_features)
-            ``sign(f) |f|^power``, the windows first, then the gates, then the copies.
-        """
+        """Return ``sign(f) |f|^power``, the windows first, then the gates, then the copies."""
         f = self.pooled(images).flatten(1)
         if self.power == 1:
             return f

@@ -1,4 +1,7 @@
-"""What each pixel contributes to a linear readout of patch features."""
+"""What each pixel contributes to a linear readout of patch features.
+
+φ_wj = (φ / f)_wj Σ_{u ∈ w} h_j(u) c_j(u) / |w|
+"""
 
 from __future__ import annotations
 
@@ -15,36 +18,11 @@ IMAGES = 16  # at a time: the gates of all positions are held
 
 @torch.no_grad()
 def pixel_shares(bank: PatchBank2d, images: Tensor, weight: Tensor) -> Tensor:
-    """Divide the outputs of a readout among the pixels.
+    """Divide the outputs of a readout among the pixels: (images, outputs, height, width).
 
     A feature is a power of a sum over the positions of a window. Its share in an output is divided
     among the positions in proportion to what they add to the sum, and that of a position evenly
     among the pixels of its patch. The shares of all pixels add up to the output exactly.
-
-    Parameters
-    ----------
-    bank : PatchBank2d
-        The features.
-    images : Tensor of shape (images, channels, height, width)
-        The images.
-    weight : Tensor of shape (features, outputs)
-        The readout.
-
-    Returns
-    -------
-    Tensor of shape (images, outputs, height, width)
-        Shares, which add up to ``bank(images) @ weight``.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from tensorswitch.features import learn_patch_bank, pixel_shares
-    >>> images = torch.rand(20, 1, 12, 12, generator=torch.Generator().manual_seed(0))
-    >>> bank = learn_patch_bank(images, features=100)
-    >>> weight = torch.ones(bank.out_features, 1)
-    >>> shares = pixel_shares(bank, images, weight)
-    >>> torch.allclose(shares.sum((2, 3)), bank(images) @ weight, rtol=1e-4)
-    True
     """
     height, width = images.shape[2:]
     down, across = reduction(height, width)

@@ -38,11 +38,13 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     open_fraction : float, default=0.3
         Share of the patches for which each gate is open.
     floor : float, default=0.3
-        Added to the deviation of each patch, in units of the root mean square deviation.
+        Deviation that is added to that of each patch when it is normalised, in units of the root
+        mean square deviation, so that flat patches stay flat.
     shrinkage : float, default=0.05
-        Added to the variances of the components, in units of their mean.
+        Added to the variances of the components when they are whitened, in units of their mean.
     gates_from : {"clusters", "patches", "random"}, default="clusters"
-        Where gate weights come from; see :func:`learn_patch_features`.
+        Gate weights are the directions of clusters of whitened patches (spherical k-means), single
+        patches, or drawn from a normal distribution. They have unit length.
     grid : int, default=2
         There are ``grid × grid`` windows.
     copies : "score" or int, default="score"

@@ -19,7 +19,7 @@ from tensorswitch.kernels._inputs import (
     diagonal_factor,
 )
 from tensorswitch.kernels._sweep import sweep
-from tensorswitch.kernels._tiles import TILE
+from tensorswitch.kernels._tiles import tile_size
 from tensorswitch.switches import deep_gates
 
 if TYPE_CHECKING:
@@ -36,11 +36,8 @@ def ss_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: boo
 
     Parameters
     ----------
-    X : array of shape (rows, features)
-        NumPy array, SciPy sparse matrix or torch tensor, of float32 or float64. Integers are taken
-        as float64, narrower types as float32.
-    Y : array of shape (other rows, features), optional
-        By default ``X``; the result is then exactly symmetric.
+    X, Y : array of shape (rows, features)
+        As in :func:`equivalent_kernels`.
     depth : int, default=1
         Number of hidden layers; 0 is the linear kernel.
     progress : bool, default=False
@@ -73,11 +70,8 @@ def ts_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: boo
 
     Parameters
     ----------
-    X : array of shape (rows, features)
-        NumPy array, SciPy sparse matrix or torch tensor, of float32 or float64. Integers are taken
-        as float64, narrower types as float32.
-    Y : array of shape (other rows, features), optional
-        By default ``X``; the result is then exactly symmetric.
+    X, Y : array of shape (rows, features)
+        As in :func:`equivalent_kernels`.
     depth : int, default=1
         Number of hidden layers; 0 is the linear kernel.
     progress : bool, default=False
@@ -113,11 +107,8 @@ def ntk_kernel(
 
     Parameters
     ----------
-    X : array of shape (rows, features)
-        NumPy array, SciPy sparse matrix or torch tensor, of float32 or float64. Integers are taken
-        as float64, narrower types as float32.
-    Y : array of shape (other rows, features), optional
-        By default ``X``; the result is then exactly symmetric.
+    X, Y : array of shape (rows, features)
+        As in :func:`equivalent_kernels`.
     depth : int, default=1
         Number of hidden layers; 0 is the linear kernel.
     progress : bool, default=False
@@ -209,7 +200,7 @@ def equivalent_kernels(
     }
     left = UnitRows(x)
     right = left if Y is None else UnitRows(y)
-    size = max(128, min(TILE, (1 << 20) // max(1, x.shape[1])))  # smaller where rows are long
+    size = tile_size(x.shape[1])
     tiles = [
         (i, j)
         for i in range(0, len(x), size)

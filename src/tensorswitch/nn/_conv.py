@@ -174,29 +174,8 @@ class SwitchedConv2d(OneLayer):
     ) -> SwitchedConv2d:
         """Return the layer that computes ``output(max_pool2d(relu(hidden(x)), pool))``.
 
-        Parameters
-        ----------
-        hidden : torch.nn.Conv2d
-            Hidden layer, without groups or dilation.
-        output : torch.nn.Conv2d
-            Readout with a 1×1 kernel.
-        pool : int or tuple of (int, int), optional
-            Window of the max pooling, which is also its stride.
-        learn_gates : {None, "ibp"}, default=None
-            As in :class:`SwitchedConv2d`.
-        dropout : float, default=0.0
-            Dropout before ``output``.
-
-        Returns
-        -------
-        SwitchedConv2d
-            The converted layer, with copies of the weights. It has gate biases if ``hidden`` has a
-            bias.
-
-        Raises
-        ------
-        ValueError
-            If the layers are of another kind, or their sizes do not agree.
+        ``hidden`` has neither groups nor dilation, and ``output`` a 1×1 kernel. The layer has gate
+        biases if ``hidden`` has a bias. ``dropout`` is that before ``output``. Weights are copied.
 
         Examples
         --------

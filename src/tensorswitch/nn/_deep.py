@@ -174,23 +174,8 @@ class TensorSwitching(Switching):
     def from_relu(cls, *layers: nn.Linear, learn_gates: str | None = None) -> TensorSwitching:
         """Return the network that computes the same as a ReLU network.
 
-        Parameters
-        ----------
-        *layers : torch.nn.Linear
-            Hidden layers from the input up, then the readout. If a hidden layer has a bias, the
-            network has gate biases.
-        learn_gates : {None, "ibp"}, default=None
-            As in :class:`TensorSwitching`.
-
-        Returns
-        -------
-        TensorSwitching
-            The converted network, with copies of the weights.
-
-        Raises
-        ------
-        ValueError
-            If the sizes of the layers do not agree.
+        The layers are the hidden ones from the input up, then the readout. If a hidden layer has a
+        bias, the network has gate biases. Weights are copied.
 
         Examples
         --------

@@ -124,28 +124,7 @@ class SwitchedLinear(OneLayer):
 
         Its gates are those of ``hidden``, and ``V_j`` is the outer product of row ``j`` of
         ``hidden.weight`` and column ``j`` of ``output.weight``. It has gate biases if ``hidden``
-        has a bias.
-
-        Parameters
-        ----------
-        hidden : torch.nn.Linear
-            Hidden layer.
-        output : torch.nn.Linear
-            Readout.
-        learn_gates : {None, "ibp"}, default=None
-            As in :class:`SwitchedLinear`.
-        dropout : float, default=0.0
-            Dropout between the ReLU and ``output``.
-
-        Returns
-        -------
-        SwitchedLinear
-            The converted layer, with copies of the weights.
-
-        Raises
-        ------
-        ValueError
-            If the sizes of the layers do not agree.
+        has a bias. ``dropout`` is that between the ReLU and ``output``. Weights are copied.
 
         Examples
         --------

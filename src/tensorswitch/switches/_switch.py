@@ -1,4 +1,7 @@
-"""Switches that decide for each row on its own: ReLU, maxout and none."""
+"""Switches that decide for each row on its own: ReLU, maxout and none.
+
+h_j = s_j > 0        h_j = (s_j is the highest of its pieces)        h_j = 1
+"""
 
 from __future__ import annotations
 
@@ -25,48 +28,15 @@ class Switch:
     pieces: int = 1
 
     def open(self, scores: Tensor) -> Tensor:
-        """Return which gates are open.
-
-        Parameters
-        ----------
-        scores : Tensor of shape (rows, gates)
-            ``W x`` for each row.
-
-        Returns
-        -------
-        bool Tensor of shape (rows, gates)
-            True where a gate is open.
-        """
+        """Return which gates are open, for scores ``W x`` of shape (rows, gates)."""
         raise NotImplementedError
 
     def units(self, scores: Tensor) -> Tensor:
-        """Return the activities of the scalar network.
-
-        Parameters
-        ----------
-        scores : Tensor of shape (rows, gates)
-            ``W x`` for each row.
-
-        Returns
-        -------
-        Tensor of shape (rows, gates / pieces)
-            The input of the next layer of gates.
-        """
+        """Return the activities of the scalar network, (rows, gates / pieces), for scores."""
         raise NotImplementedError
 
     def check_gates(self, gates: int) -> None:
-        """Raise unless this number of gates forms whole units.
-
-        Parameters
-        ----------
-        gates : int
-            Number of gates of a layer.
-
-        Raises
-        ------
-        ValueError
-            If ``gates`` is not a multiple of ``pieces``.
-        """
+        """Raise unless this number of gates forms whole units of ``pieces``."""
         if gates % self.pieces:
             raise ValueError(
                 f"gates must be a multiple of the {self.pieces} pieces of {self}, got {gates}"

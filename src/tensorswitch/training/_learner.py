@@ -328,7 +328,7 @@ class Learner:
         history : History
             Results so far.
         notes : dict
-            Settings of the run, as JSON values.
+            Settings of the run, as JSON values, which must be the same to restore it.
         """
         save(Checkpoint.of(self, history, notes), path)
 
