@@ -185,13 +185,6 @@ def test_little_memory_beyond_the_result():
         assert peak_extra_bytes(prepared, features) - 4 * 6000**2 < 64e6
 
 
-def test_progress_is_shown_when_asked_for(capfd):
-    ts_kernel(np.eye(3))
-    assert "kernel" not in capfd.readouterr().err
-    ts_kernel(np.eye(3), progress=True)
-    assert "kernel" in capfd.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [

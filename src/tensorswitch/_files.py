@@ -136,12 +136,12 @@ def _is_running(process: int) -> bool:
     return True
 
 
-def as_json(value: Any) -> Any:
+def as_json(value: object) -> Any:
     """Return a value as JSON would: tuples become lists, NumPy numbers those of Python."""
     return json.loads(json.dumps(value, default=_number))
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> object:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{value!r} of type {type(value).__name__} cannot be written as JSON")

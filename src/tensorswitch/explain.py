@@ -23,6 +23,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from tensorswitch.nn import evaluating
+
 __all__ = ["Explanation", "explain"]
 
 COMPARED_BYTES = 1 << 27  # of gates at a time
@@ -121,28 +123,22 @@ def explain(model: Any, X: Any) -> Explanation:
 
 def _explain_module(module: nn.Module, x: Tensor) -> Explanation:
     """Return input times gradient, in evaluation mode, and the rest as the constant."""
-    modes = [(part, part.training) for part in module.modules()]
     kind = next((p.dtype for p in module.parameters() if p.is_floating_point()), x.dtype)
     x = x.to(kind)
-    module.eval()
-    try:
-        with torch.inference_mode(False), torch.enable_grad():
-            inputs = x.detach().clone().requires_grad_()
-            outputs = module(inputs)
-            if outputs.dim() != 2 or len(outputs) != len(x):
-                raise ValueError(
-                    f"outputs of shape {tuple(outputs.shape)} cannot be explained; expected "
-                    f"(rows, outputs) for inputs of shape {tuple(x.shape)}"
-                )
-            if len(x):
-                _check_affine_between_gates(module, x[:CHECKED])
-            shares = [
-                torch.autograd.grad(column.sum(), inputs, retain_graph=True)[0] * inputs.detach()
-                for column in outputs.unbind(1)
-            ]
-    finally:
-        for part, training in modes:
-            part.training = training
+    with evaluating(module), torch.inference_mode(False), torch.enable_grad():
+        inputs = x.detach().clone().requires_grad_()
+        outputs = module(inputs)
+        if outputs.dim() != 2 or len(outputs) != len(x):
+            raise ValueError(
+                f"outputs of shape {tuple(outputs.shape)} cannot be explained; expected "
+                f"(rows, outputs) for inputs of shape {tuple(x.shape)}"
+            )
+        if len(x):
+            _check_affine_between_gates(module, x[:CHECKED])
+        shares = [
+            torch.autograd.grad(column.sum(), inputs, retain_graph=True)[0] * inputs.detach()
+            for column in outputs.unbind(1)
+        ]
     contributions = torch.stack(shares, dim=1)
     constant = outputs.detach() - contributions.flatten(2).sum(2)
     return Explanation(contributions.cpu().numpy(), constant.cpu().numpy())

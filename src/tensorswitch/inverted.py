@@ -72,10 +72,6 @@ def with_pseudo_gradients(
     Tensor of shape (rows, out_features)
         A copy of ``y``.
 
-    References
-    ----------
-    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Eq. (6).
-
     Examples
     --------
     >>> import torch

@@ -10,6 +10,7 @@ References
 Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087.
 """
 
+from tensorswitch.nn._base import evaluating as evaluating
 from tensorswitch.nn._conv import SwitchedConv2d
 from tensorswitch.nn._convert import convert
 from tensorswitch.nn._deep import TensorSwitching

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from inspect import signature
 from typing import Any, Self
 
 import torch
@@ -52,6 +54,13 @@ class Switching(nn.Module):
         """Return whether a pseudo-gradient is wanted; a trace runs where there is none."""
         tracing = not torch.compiler.is_compiling() and is_tracing()
         return scores.requires_grad and not tracing
+
+    def extra_repr(self) -> str:
+        """Return the settings shown by ``repr``."""
+        names = [n for n in signature(type(self)).parameters if n not in ("device", "dtype")]
+        values = {n: getattr(self, n) for n in names}
+        shown = {n: v is not None if n.endswith("bias") else v for n, v in values.items()}
+        return ", ".join(f"{n}={v!r}" for n, v in shown.items())
 
     def _reset(self, gate_weights: Sequence[Tensor], zeros: Sequence[Tensor | None]) -> None:
         for w in gate_weights:
@@ -178,11 +187,17 @@ class OneLayer(Switching):
             self.bias.copy_(bias_or_zeros(output))
         return self
 
-    def _settings(self) -> str:
-        return (
-            f"learn_gates={self.learn_gates!r}, gate_bias={self.gate_bias is not None}, "
-            f"dropout={self.dropout}"
-        )
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Put a module in evaluation mode, and each of its parts back to its own mode after."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
 
 
 def fold_rows(x: Tensor, weight: Tensor, *tail: int) -> tuple[Tensor, tuple[int, ...]]:

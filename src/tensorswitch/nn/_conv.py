@@ -18,7 +18,7 @@ class SwitchedConv2d(OneLayer):
     """Apply ``y = Σ_j H(w_j · p) V_jᵀ p + bias`` to every patch ``p`` of an image.
 
     With ``pool``, the gate scores are max pooled: in each window, a unit copies the patch at the
-    position where its score is highest.
+    position where its score is highest (Sec. 2.2, footnote).
 
     Parameters
     ----------
@@ -37,22 +37,16 @@ class SwitchedConv2d(OneLayer):
     bias : bool, default=True
         Whether to add a learned bias.
     switch : Switch or {"relu", "none", "maxout", "maxout:PIECES"}, default="relu"
-        Rule that opens the gates: where scores are positive, all of them, or the best of ``PIECES``
-        (2 by default) consecutive ones.
+        As in :class:`SwitchedLinear`.
     pool : int or tuple of (int, int), optional
         Window of the max pooling, which is also its stride. The winning patch is copied only if
         the switch opens the gate there. By default every patch is copied to its own position.
     learn_gates : {None, "ibp"}, default=None
         As in :class:`SwitchedLinear`.
-    gate_bias : bool, default=False
+    gate_bias, dropout : default=False and 0.0
         As in :class:`SwitchedLinear`.
-    dropout : float, default=0.0
-        Probability that an open gate closes in training mode. The other copies are divided by one
-        minus this probability, as in :class:`torch.nn.Dropout` of the units.
-    device : torch.device or str, optional
-        Device of the parameters.
-    dtype : torch.dtype, optional
-        Data type of the parameters.
+    device, dtype : optional
+        Device and data type of the parameters.
 
     Attributes
     ----------
@@ -66,11 +60,6 @@ class SwitchedConv2d(OneLayer):
         Gate biases ``b_j``.
     constant : Parameter of shape (gates, out_channels) or None
         Analysis weights of the constant 1 in the copies: what each open unit adds to the output.
-
-    References
-    ----------
-    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 2.2 (footnote on max
-    pooling) and Sec. 4.3.
 
     Examples
     --------
@@ -151,15 +140,6 @@ class SwitchedConv2d(OneLayer):
                 f"an image of {tuple(x.shape[2:])}"
             )
         return height, width
-
-    def extra_repr(self) -> str:
-        """Return the settings shown by ``repr``."""
-        return (
-            f"in_channels={self.in_channels}, gates={self.gates}, "
-            f"out_channels={self.out_channels}, kernel_size={self.kernel_size}, "
-            f"stride={self.stride}, padding={self.padding}, bias={self.bias is not None}, "
-            f"switch={self.switch}, pool={self.pool}, {self._settings()}"
-        )
 
     @classmethod
     @torch.no_grad()

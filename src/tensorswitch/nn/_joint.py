@@ -39,11 +39,6 @@ class JointSwitching(nn.Module):
     weight : Parameter of shape (gates, in_features, out_features)
         ``C``, the analysis weights.
 
-    Raises
-    ------
-    ValueError
-        If the sizes of the layers do not agree.
-
     See Also
     --------
     CompressedSwitching : The same with far fewer weights.
@@ -121,11 +116,6 @@ class CompressedSwitching(JointSwitching):
         ``C``, the analysis weights.
     spread : Parameter of shape (out_features, rank)
         ``Q``, with orthonormal columns at the start.
-
-    Raises
-    ------
-    ValueError
-        If the sizes of the layers do not agree, or ``rank`` exceeds one of them.
 
     Examples
     --------

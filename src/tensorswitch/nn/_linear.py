@@ -16,7 +16,8 @@ from tensorswitch.switches import Switch
 class SwitchedLinear(OneLayer):
     """Apply ``y = Σ_j H(w_j · x) V_jᵀ x + bias`` to the last axis of the input.
 
-    This is a TS layer with linear rotation-compression (LRC), or the readout of a TS layer.
+    This is a TS layer with linear rotation-compression (LRC, Sec. 4.3), or the readout of a TS
+    layer.
     Weights are initialised from the Glorot uniform distribution, the bias with zeros.
 
     Parameters
@@ -34,17 +35,15 @@ class SwitchedLinear(OneLayer):
         (2 by default) consecutive ones.
     learn_gates : {None, "ibp"}, default=None
         None keeps the gates fixed, without gradient and weight decay. ``"ibp"`` trains them by
-        inverted backpropagation.
+        inverted backpropagation (Eq. 6).
     gate_bias : bool, default=False
         Whether gates have biases, ``H(w_j · x + b_j)``, and units copy ``[x, 1]`` instead of ``x``.
         Both start at zero. The paper has none.
     dropout : float, default=0.0
         Probability that an open gate closes in training mode. The other copies are divided by one
         minus this probability, as in :class:`torch.nn.Dropout` of the units.
-    device : torch.device or str, optional
-        Device of the parameters.
-    dtype : torch.dtype, optional
-        Data type of the parameters.
+    device, dtype : optional
+        Device and data type of the parameters.
 
     Attributes
     ----------
@@ -58,11 +57,6 @@ class SwitchedLinear(OneLayer):
         Gate biases ``b_j``.
     constant : Parameter of shape (gates, out_features) or None
         Analysis weights of the constant 1 in the copies: what each open unit adds to the output.
-
-    References
-    ----------
-    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 4.3 (LRC) and Eq. (6)
-    (inverted backpropagation).
 
     Examples
     --------
@@ -101,14 +95,6 @@ class SwitchedLinear(OneLayer):
         scores = self._scores(x, self.gate_weight, self.gate_bias)
         y = self._read(x, scores, self.switch.open(scores.detach()))
         return y if len(lead) == 1 else y.reshape(*lead, self.out_features)
-
-    def extra_repr(self) -> str:
-        """Return the settings shown by ``repr``."""
-        return (
-            f"in_features={self.in_features}, gates={self.gates}, "
-            f"out_features={self.out_features}, bias={self.bias is not None}, "
-            f"switch={self.switch}, {self._settings()}"
-        )
 
     @classmethod
     @torch.no_grad()

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from tensorswitch._memory import empty_gradient
-from tensorswitch.switched._cost import BLOCKS, COSTS, cheapest_group
+from tensorswitch.switched._cost import BLOCKS, COSTS, choose_group
 from tensorswitch.switched._dense import accumulator, cut, dense_backward, dense_forward, joined
 from tensorswitch.switched._grouped import grouped_backward, grouped_forward
 from tensorswitch.switched._plans import Plan, flipped_units, make_plan
@@ -76,7 +76,7 @@ def _strategy(
         return 0, None
     known = census(gates)
     if group is None:
-        group = cheapest_group(rows, n_in, units, n_out, known.routed, known.share, training)
+        group = choose_group(rows, n_in, units, n_out, known.routed, known.share, training)
     return group, known if group else None
 
 

@@ -50,32 +50,18 @@ COSTS, BLOCKS = Costs(), Blocks()
 
 
 def choose_group(
-    rows: int,
-    in_features: int,
-    gates: int,
-    out_features: int,
-    open_fraction: float,
-    backward: bool = True,
+    rows: int, n_in: int, units: int, n_out: int, routed: float, flipped: float, backward: bool
 ) -> int:
     """Return the group size with the lowest estimated cost, 0 for the dense strategy.
 
-    If a fraction p of the gates is open, a group of g units has an open gate in
+    If a fraction p of the gates takes part in routing, a group of g units has a routed gate in
     ``1 − (1 − p)^g`` of the rows. These are spread over ``2^g − 1`` patterns, which are padded to
     the length of the most common one or multiplied one by one. The cost of these products, of the
     pattern sums, of moving rows and of sorting routes is compared to the cost of the dense product,
-    which is faster in the forward pass and if the output is narrow. If most gates are open, the
-    closed ones are processed instead. ``benchmarks/strategies.py`` compares the choice to the
-    fastest strategy.
+    which is faster in the forward pass and if the output is narrow. Where units are ``flipped``,
+    their common part costs a pass over the weights. ``benchmarks/strategies.py`` compares the
+    choice to the fastest strategy.
     """
-    flipped = (2 * open_fraction - 1) * rows > COSTS.flip_rows
-    routed = 1 - open_fraction if flipped else open_fraction
-    return cheapest_group(rows, in_features, gates, out_features, routed, float(flipped), backward)
-
-
-def cheapest_group(
-    rows: int, n_in: int, units: int, n_out: int, routed: float, flipped: float, backward: bool
-) -> int:
-    """Choose by the fractions of routed gates and of flipped units, which plans know exactly."""
     if rows * units * n_in * n_out <= COSTS.tiny:
         return 0
     if n_out < n_in:

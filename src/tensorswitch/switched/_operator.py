@@ -60,10 +60,6 @@ def switched_linear(
     ValueError
         If the shapes or devices do not agree.
 
-    References
-    ----------
-    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 4.3.
-
     Examples
     --------
     >>> import torch

@@ -36,7 +36,7 @@ from tensorswitch.persistence import State, load, save
 from tensorswitch.training._checkpoint import Checkpoint, OtherRunError
 from tensorswitch.training._divergence import raise_diverged
 from tensorswitch.training._history import History
-from tensorswitch.training._layout import in_channels_last, suited_images
+from tensorswitch.training._layout import channels_last, suited_images
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,6 @@ class Learner:
         self.generator = torch.Generator()
         self.generator.set_state(state["generator"])
 
-    @in_channels_last
     def epoch(self, rows: Rows, watch: Callable[[], None] | None = None) -> tuple[float, float]:
         """Train for one pass over the rows, in a new random order.
 
@@ -240,7 +239,7 @@ class Learner:
         losses, wrong = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
         together = self.batch_size * self.ranks
         look = 1 if self.device.type == "cpu" else PACE.look_every
-        with self._random_numbers():
+        with channels_last(self), self._random_numbers():
             for step, start in enumerate(range(0, len(x), together)):
                 batch = min(together, len(x) - start)
                 mine = slice(
