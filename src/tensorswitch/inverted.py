@@ -67,11 +67,6 @@ def with_pseudo_gradients(
     constant : Tensor of shape (n_1, out_features), optional
         Analysis weights of that constant. Required with ``gate_bias``.
 
-    Returns
-    -------
-    Tensor of shape (rows, out_features)
-        A copy of ``y``.
-
     Examples
     --------
     >>> import torch

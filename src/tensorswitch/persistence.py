@@ -125,15 +125,8 @@ def load(path: str | Path, expected: type | None = None) -> Any:
     expected : type, optional
         The class that the file must hold, or a base of it.
 
-    Returns
-    -------
-    object
-        The object.
-
     Raises
     ------
-    FileNotFoundError
-        If there is no such file.
     ValueError
         If the file is damaged, of another version or holds something else.
     """

@@ -31,11 +31,6 @@ def as_images(array: Any, image_shape: tuple[int, ...] | None = None) -> Tensor:
     -------
     Tensor of shape (n, channels, height, width)
         float32 images.
-
-    Raises
-    ------
-    ValueError
-        If the shape is not one of images, or values are not finite.
     """
     array = np.asarray(array)
     if array.dtype == object or array.dtype.kind not in "buif":

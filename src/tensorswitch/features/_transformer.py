@@ -150,18 +150,7 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return self.n_features_out_
 
     def transform(self, X: Any) -> np.ndarray:
-        """Compute the features.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, height, width), (n, height, width, channels) or (n, features)
-            Images of the size that was learned.
-
-        Returns
-        -------
-        ndarray of shape (n, n_features_out)
-            float32 features.
-        """
+        """Return the features, (n, n_features_out_) in float32, of images as in :meth:`fit`."""
         check_is_fitted(self, "module_")
         check_pixels(*pixel_range(np.asarray(X)), *self._pixels)
         result = np.empty((len(X), self.n_features_out_), dtype=np.float32)

@@ -29,7 +29,7 @@ Array = TypeVar("Array", np.ndarray, Tensor)
 
 
 def ss_kernel(X: Array, Y: Array | None = None, depth: int = 1) -> Array:
-    """Return the scalar switching (ReLU) kernel, Eq. (4).
+    """Return the scalar switching (ReLU) kernel, Eq. (4), of shape (rows, other rows).
 
     ``‖x‖ ‖y‖ (sin θ + (π − θ) cos θ) / π`` at depth 1: the arc-cosine kernel of degree 1, composed
     ``depth`` times.
@@ -42,11 +42,6 @@ def ss_kernel(X: Array, Y: Array | None = None, depth: int = 1) -> Array:
         Likewise.
     depth : int, default=1
         Number of hidden layers; 0 is the linear kernel.
-
-    Returns
-    -------
-    array of shape (rows, other rows)
-        Kernel matrix, of the type of ``X``.
 
     Examples
     --------
@@ -70,11 +65,6 @@ def ts_kernel(X: Array, Y: Array | None = None, depth: int = 1) -> Array:
         Likewise.
     depth : int, default=1
         Number of hidden layers; 0 is the linear kernel.
-
-    Returns
-    -------
-    array of shape (rows, other rows)
-        Kernel matrix, of the type of ``X``.
 
     Examples
     --------
@@ -101,11 +91,6 @@ def ntk_kernel(X: Array, Y: Array | None = None, depth: int = 1) -> Array:
         Likewise.
     depth : int, default=1
         Number of hidden layers; 0 is the linear kernel.
-
-    Returns
-    -------
-    array of shape (rows, other rows)
-        Kernel matrix, of the type of ``X``.
 
     Examples
     --------

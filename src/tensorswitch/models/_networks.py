@@ -375,15 +375,9 @@ def save_model(network: Network, path: str | Path, **notes: object) -> None:
 
     Raises
     ------
-    TypeError
-        If it is not such a network.
     ValueError
         If layers were added, removed or changed since the network was built, so that the file
         would not be read as this network.
-
-    See Also
-    --------
-    load_model : Read the file; it has an example.
     """
     if not isinstance(network, Network):
         raise TypeError(f"only networks of mlp or cnn can be saved, got {type(network)}; {ADVICE}")

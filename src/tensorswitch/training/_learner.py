@@ -332,7 +332,7 @@ class Learner:
         save(Checkpoint.of(self, history, notes), path)
 
     def restore(self, path: str | Path, notes: State) -> History:
-        """Continue from a checkpoint written by :meth:`save`.
+        """Continue from a checkpoint of :meth:`save`, and return the results so far.
 
         Parameters
         ----------
@@ -340,11 +340,6 @@ class Learner:
             File to read.
         notes : dict
             Settings of the run, which must be those of the checkpoint.
-
-        Returns
-        -------
-        History
-            Results so far. A checkpoint of other settings or another network raises an error.
         """
         try:
             return load(path, Checkpoint).restore(self, notes)  # type: ignore[no-any-return]
