@@ -60,7 +60,8 @@ class Switching(nn.Module):
         names = [n for n in signature(type(self)).parameters if n not in ("device", "dtype")]
         values = {n: getattr(self, n) for n in names}
         shown = {n: v is not None if n.endswith("bias") else v for n, v in values.items()}
-        return ", ".join(f"{n}={v!r}" for n, v in shown.items())
+        quoted = {n: repr(v) if isinstance(v, str) else v for n, v in shown.items()}
+        return ", ".join(f"{n}={v}" for n, v in quoted.items())
 
     def _reset(self, gate_weights: Sequence[Tensor], zeros: Sequence[Tensor | None]) -> None:
         for w in gate_weights:
