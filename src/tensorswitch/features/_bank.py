@@ -110,12 +110,6 @@ def learn_patch_bank(
     -------
     PatchBank2d
         The module that computes the features.
-
-    Raises
-    ------
-    ValueError
-        If the images are smaller than the patches or show nothing, or there are too few features
-        for one gate of each size.
     """
     check_floating("images", images)
     check_shape("images", images, (None,) * 4, "(images, channels, height, width)")

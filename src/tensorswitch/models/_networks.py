@@ -97,7 +97,7 @@ def mlp(
     ts_layers: Collection[int] | None = None,
     bias: bool = False,
 ) -> Network:
-    """Build a fully connected network with ``depth`` hidden layers.
+    """Build a fully connected network with ``depth`` hidden layers and new weights.
 
     Parameters
     ----------
@@ -115,11 +115,6 @@ def mlp(
         Which hidden layers are TS, counted from 1; the others are SS. By default all.
     bias : bool, default=False
         Whether layers and readout have biases. Those of the paper have none.
-
-    Returns
-    -------
-    Network
-        The network, with new weights.
 
     Examples
     --------
@@ -189,11 +184,6 @@ def cnn(
     ts_blocks : collection of int, default=()
         Blocks, counted from 1, whose last convolution and pooling are replaced by a TS convolution
         with max pooling.
-
-    Returns
-    -------
-    Network
-        The network, with new weights.
 
     Examples
     --------

@@ -156,17 +156,6 @@ class SwitchedConv2d(OneLayer):
 
         ``hidden`` has neither groups nor dilation, and ``output`` a 1×1 kernel. The layer has gate
         biases if ``hidden`` has a bias. ``dropout`` is that before ``output``. Weights are copied.
-
-        Examples
-        --------
-        >>> import torch
-        >>> from torch import nn
-        >>> from tensorswitch import SwitchedConv2d
-        >>> hidden, output = nn.Conv2d(2, 4, 3), nn.Conv2d(4, 3, 1)
-        >>> x = torch.randn(1, 2, 6, 6)
-        >>> layer = SwitchedConv2d.from_relu(hidden, output)
-        >>> torch.allclose(layer(x), output(hidden(x).relu()), atol=1e-5)
-        True
         """
         check_convolution("hidden", hidden)
         check_convolution("output", output)

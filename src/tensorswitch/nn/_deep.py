@@ -164,17 +164,6 @@ class TensorSwitching(Switching):
 
         The layers are the hidden ones from the input up, then the readout. If a hidden layer has a
         bias, the network has gate biases. Weights are copied.
-
-        Examples
-        --------
-        >>> import torch
-        >>> from torch import nn
-        >>> from tensorswitch import TensorSwitching
-        >>> first, second, output = nn.Linear(5, 4), nn.Linear(4, 3), nn.Linear(3, 2)
-        >>> x = torch.randn(2, 5)
-        >>> network = TensorSwitching.from_relu(first, second, output)
-        >>> torch.allclose(network(x), output(second(first(x).relu()).relu()), atol=1e-6)
-        True
         """
         if len(layers) < 2:
             raise ValueError(

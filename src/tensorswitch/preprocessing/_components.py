@@ -74,11 +74,6 @@ class PrincipalComponents:
         -------
         PrincipalComponents
             In the type of the rows.
-
-        Raises
-        ------
-        ValueError
-            If there are fewer rows or features than components.
         """
         check_positive(components=components)
         rows, features = X.shape

@@ -5,12 +5,10 @@ z = (x − centre) · factor
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from tensorswitch.persistence import State, saved_as
 from tensorswitch.preprocessing._moments import Rows, column_moments, dense_blocks
@@ -70,10 +68,6 @@ class Scaling:
             One factor for each column, one for all, or no scaling.
         constant : float, default=1e-10
             Columns whose deviation is a smaller part of their root mean square are constant.
-
-        Returns
-        -------
-        Scaling
         """
         if kind == "none":
             return cls()
@@ -100,7 +94,7 @@ class Scaling:
         return cls(kind, centre, factor)
 
     @classmethod
-    def given(cls, moments: Iterable[ArrayLike], features: int) -> Self:
+    def given(cls, moments: Any, features: int) -> Self:
         """Return the map for means and standard deviations that a user gave as ``standardize``."""
         try:
             if isinstance(moments, str):
