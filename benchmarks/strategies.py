@@ -58,7 +58,9 @@ def main() -> None:
             for g in range(MAX_GROUP + 1)
         }
         best = side_by_side(runs, seconds=0.1, least=3)
-        chosen = choose_group(rows, n_in, gates, n_out, opened, backward)
+        chosen = choose_group(
+            rows, n_in, gates, n_out, min(opened, 1 - opened), float(opened > 0.5), backward
+        )
         losses[opened].append(math.log(best[str(chosen)] / min(best.values())))
     rows_out = []
     for opened, found in losses.items():

@@ -80,7 +80,9 @@ def main() -> None:
                 "ours": step(switched_linear, size, n, opened, backward),
             }
             best = side_by_side(runs, seconds=10)
-            group = choose_group(size, n, n, n, opened, backward)
+            group = choose_group(
+                size, n, n, n, min(opened, 1 - opened), float(opened > 0.5), backward
+            )
             cells.append(f"{best['naive'] / best['ours']:.2f}× (group {group})")
             times.append(f"{1e3 * best['ours']:.2f}")
         what = "forward + backward" if backward else "forward"

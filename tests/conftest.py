@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from tensorswitch._bfloat16 import bfloat16_problem
+from tensorswitch._process import bfloat16_problem
 
 # `make test` uses the small profile, `make test-slow` the other one.
 settings.register_profile("quick", max_examples=25, deadline=None, derandomize=True)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tensorswitch import _bfloat16
+from tensorswitch import _process
 from tensorswitch.cli import app, main
 from tensorswitch.models import load_model
 
@@ -362,14 +362,12 @@ def test_escape_codes_in_names_do_not_reach_the_terminal(folder):
 
 
 def test_bfloat16_that_does_not_work_ends_in_one_line(folder, monkeypatch):
-    monkeypatch.setattr(
-        _bfloat16, "PROBE", "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
-    )
-    _bfloat16.bfloat16_problem.cache_clear()
+    monkeypatch.setattr(_process, "PROBE", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
+    _process.bfloat16_problem.cache_clear()
     try:
         with pytest.raises(
             ValueError, match=r"do not work on this machine .*SIGILL.* ONEDNN_MAX_CPU_ISA"
         ):
             run("train", *QUICK, "--precision", "bf16")
     finally:
-        _bfloat16.bfloat16_problem.cache_clear()
+        _process.bfloat16_problem.cache_clear()

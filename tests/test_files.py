@@ -6,11 +6,13 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
-import torch
 
 from tensorswitch import _files
-from tensorswitch._files import read_header, read_tensors, replacing, write_tensors, write_text
+from tensorswitch._files import replacing, write_text
+from tensorswitch.persistence import load, save
+from tensorswitch.preprocessing import Scaling
 
 posix = pytest.mark.skipif(os.name != "posix", reason="links, modes and limits of POSIX")
 
@@ -45,7 +47,7 @@ def test_the_mode_follows_the_umask(tmp_path, umask, mode):
     before = os.umask(umask)
     try:
         write_text(tmp_path / "a.txt", "a")
-        write_tensors(tmp_path / "a.safetensors", "test", {"a": torch.ones(2)}, {})
+        save(Scaling(), tmp_path / "a.safetensors")
     finally:
         os.umask(before)
     for name in ("a.txt", "a.safetensors"):
@@ -68,7 +70,7 @@ def test_threads_may_write_to_one_path(tmp_path):
     def work(value):
         try:
             for _ in range(40):
-                write_tensors(path, "test", {"a": torch.full((500,), float(value))}, {})
+                save(Scaling("given", np.full(500, float(value))), path)
         except OSError as error:
             errors.append(error)
 
@@ -78,8 +80,7 @@ def test_threads_may_write_to_one_path(tmp_path):
     for thread in threads:
         thread.join()
     assert not errors
-    tensors, _ = read_tensors(path, "test")
-    assert len(tensors["a"].unique()) == 1
+    assert len(np.unique(load(path).centre)) == 1
     assert not leftovers(tmp_path)
 
 
@@ -107,7 +108,7 @@ def test_a_full_disk_is_reported_with_the_file(tmp_path, name):
     path = tmp_path / name
     path.write_text("old")
     texts = {"a.txt": lambda path: write_text(path, "x" * 5000)}
-    write = texts.get(name, lambda path: write_tensors(path, "test", {"a": torch.ones(5000)}, {}))
+    write = texts.get(name, lambda path: save(Scaling("given", np.ones(5000)), path))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
@@ -119,13 +120,6 @@ def test_a_full_disk_is_reported_with_the_file(tmp_path, name):
         signal.signal(signal.SIGXFSZ, before)
     assert path.read_text() == "old"
     assert not leftovers(tmp_path)
-
-
-def test_the_header_is_read_without_the_tensors(tmp_path):
-    write_tensors(tmp_path / "a", "test", {"a": torch.ones(2)}, {"n": 1})
-    assert read_header(tmp_path / "a", "test")["n"] == 1
-    with pytest.raises(ValueError, match="does not contain other"):
-        read_header(tmp_path / "a", "other")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from tensorswitch.kernels import (
     KernelTiles,
     equivalent_kernels,
     finite_kernel,
-    kernel_product,
     ntk_kernel,
     ss_kernel,
     ts_kernel,
@@ -186,13 +185,6 @@ def test_little_memory_beyond_the_result():
         assert peak_extra_bytes(prepared, features) - 4 * 6000**2 < 64e6
 
 
-def test_progress_is_shown_when_asked_for(capfd):
-    ts_kernel(np.eye(3))
-    assert "kernel" not in capfd.readouterr().err
-    ts_kernel(np.eye(3), progress=True)
-    assert "kernel" in capfd.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -324,4 +316,4 @@ def test_wrong_vectors_are_named(v, error, message):
 @pytest.mark.parametrize("part", [-1, 3])
 def test_parts_are_numbered_from_zero(part):
     with pytest.raises(ValueError, match=f"part must be between 0 and parts - 1 = 2, got {part}"):
-        kernel_product(torch.randn(4, 3), torch.ones(4, 1), part=part, parts=3)
+        KernelTiles(torch.randn(4, 3), part=part, parts=3)

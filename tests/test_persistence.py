@@ -1,13 +1,11 @@
 """Files: what was written is read, and anything else is one clear line."""
 
-import json
-import struct
-
 import numpy as np
 import pytest
 import torch
 
 from tensorswitch.persistence import Saveable, load, load_with_notes, save, saved_as
+from tests.headers import rewritten
 
 
 @saved_as("test-part")
@@ -44,18 +42,6 @@ VALUES = {
     "dtype": torch.float16,
     "part": Part(inner=np.ones(2)),
 }
-
-
-def rewritten(path, change):
-    """Change the header of a file."""
-    content = path.read_bytes()
-    (length,) = struct.unpack("<Q", content[:8])
-    header = json.loads(content[8 : 8 + length])
-    own = json.loads(header["__metadata__"]["tensorswitch"])
-    change(own)
-    header["__metadata__"]["tensorswitch"] = json.dumps(own)
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + length :])
 
 
 def test_all_values_come_back(tmp_path):

@@ -108,7 +108,7 @@ def test_few_rows_of_many_features(rank):
 
 
 def test_too_many_components_are_refused(x):
-    with pytest.raises(ValueError, match="components=6 exceeds the smaller of 60 rows and 5"):
+    with pytest.raises(ValueError, match="at most 5 for 60 rows of 5 features, got 6"):
         PrincipalComponents.fit(x, 6)
 
 

@@ -12,6 +12,8 @@ Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087.
 
 from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -57,31 +59,10 @@ _HOMES = {
     "convert": "nn",
     "switched_linear": "switched",
 }
-_PACKAGES = (
-    "algebra",
-    "data",
-    "datasets",
-    "estimators",
-    "experiments",
-    "explain",
-    "features",
-    "inverted",
-    "kernel_ridge",
-    "kernels",
-    "linear",
-    "models",
-    "nn",
-    "persistence",
-    "preprocessing",
-    "ridge",
-    "switched",
-    "switches",
-    "training",
-)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
+    if not name.startswith("_") and name not in _HOMES and find_spec(f"tensorswitch.{name}"):
         return import_module(f"tensorswitch.{name}")
     if name in _HOMES:
         found = getattr(import_module(f"tensorswitch.{_HOMES[name]}"), name)
@@ -91,4 +72,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_PACKAGES})
+    parts = (part.name for part in iter_modules(__path__) if not part.name.startswith("_"))
+    return sorted({*globals(), *_HOMES, *parts})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 
 import numpy as np
@@ -74,26 +74,21 @@ def check_positive(**sizes: int) -> None:
 
 def check_number(**numbers: float) -> None:
     """Raise unless each is a finite, non-negative number."""
-    for name, value in numbers.items():
-        if (
-            not isinstance(value, Real)
-            or isinstance(value, bool)
-            or not math.isfinite(value)
-            or value < 0
-        ):
-            raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
+    _check_finite("of at least 0", lambda value: value >= 0, numbers)
 
 
 def check_above_zero(**numbers: float) -> None:
     """Raise unless each is a finite, positive number."""
+    _check_finite("above 0", lambda value: value > 0, numbers)
+
+
+def _check_finite(
+    allowed: str, holds: Callable[[float], bool], numbers: Mapping[str, float]
+) -> None:
     for name, value in numbers.items():
-        if (
-            not isinstance(value, Real)
-            or isinstance(value, bool)
-            or not math.isfinite(value)
-            or value <= 0
-        ):
-            raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        if not (number and math.isfinite(value) and holds(value)):
+            raise ValueError(f"{name} must be a finite number {allowed}, got {value!r}")
 
 
 def check_factor(**numbers: float) -> None:
@@ -124,3 +119,13 @@ def from_numpy(array: np.ndarray) -> Tensor:
     """Return a tensor that shares the array's memory, or a copy if the array is read-only."""
     # Torch warns about read-only arrays, such as memory maps.
     return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def pair(name: str, value: int | Sequence[int], least: int = 1) -> tuple[int, int]:
+    """Return height and width, which may be given as one number."""
+    both = tuple(value) if isinstance(value, Sequence) else (value, value)
+    if len(both) != 2 or not all(isinstance(v, Integral) and v >= least for v in both):
+        raise ValueError(
+            f"{name} must be an integer or a pair of integers of at least {least}, got {value!r}"
+        )
+    return int(both[0]), int(both[1])

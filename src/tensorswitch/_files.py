@@ -1,4 +1,4 @@
-"""Atomic writing of files, and safetensors files with a JSON header."""
+"""Atomic writing of files, and folders that one run has to itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 
 def make_folder(path: Path) -> None:
@@ -137,12 +136,12 @@ def _is_running(process: int) -> bool:
     return True
 
 
-def as_json(value: Any) -> Any:
+def as_json(value: object) -> Any:
     """Return a value as JSON would: tuples become lists, NumPy numbers those of Python."""
     return json.loads(json.dumps(value, default=_number))
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> object:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{value!r} of type {type(value).__name__} cannot be written as JSON")
@@ -152,48 +151,3 @@ def write_text(path: str | Path, text: str) -> None:
     """Write a text file atomically."""
     with replacing(path) as partial:
         partial.write_text(text, encoding="utf-8")
-
-
-def write_tensors(
-    path: str | Path, kind: str, tensors: dict[str, Tensor], header: dict[str, Any]
-) -> None:
-    """Write a safetensors file atomically, with its format and ``header`` as JSON metadata."""
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
-
-    with replacing(path) as partial:
-        try:
-            save_file(tensors, partial, {"tensorswitch": json.dumps({"format": kind, **header})})
-        except SafetensorError as error:  # a full disk, for example
-            raise OSError(f"{path} could not be written: {error}") from error
-
-
-def read_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors and the header of a safetensors file; raise if its format differs."""
-    return _read(path, kind, True)
-
-
-def read_header(path: str | Path, kind: str) -> dict[str, Any]:
-    """Return the header of a safetensors file; raise if its format differs."""
-    return _read(path, kind, False)[1]
-
-
-def _read(
-    path: str | Path, kind: str, with_tensors: bool
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    from safetensors import SafetensorError, safe_open
-
-    if not Path(path).is_file():
-        reason = "is not a file" if Path(path).exists() else "does not exist"
-        raise FileNotFoundError(f"{path} {reason}")
-    try:
-        with safe_open(path, "pt") as file:
-            header = json.loads((file.metadata() or {}).get("tensorswitch", "{}"))
-            if not isinstance(header, dict) or header.get("format") != kind:
-                raise ValueError(f"{path} does not contain {kind}")
-            names = list(file.keys()) if with_tensors else []
-            return {name: file.get_tensor(name) for name in names}, header
-    except RecursionError as error:
-        raise ValueError(f"the header of {path} is nested too deeply") from error
-    except (SafetensorError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is damaged or not a safetensors file: {error}") from error

@@ -1,4 +1,4 @@
-"""Buffers that avoid page faults, and the amount of available memory.
+"""Buffers that avoid page faults, and what fits in the available memory.
 
 The operating system maps fresh memory in pages of 4 KiB, each on a page fault, so that a large
 buffer takes several times longer to obtain than to fill.
@@ -17,10 +17,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.sparse import issparse
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 LARGE = 1 << 25  # bytes from which the C library maps fresh pages for every allocation
+SPARSE_ROWS = 4096  # converted to dense ones at a time
 
 
 class _Workspace(threading.local):
@@ -127,6 +129,29 @@ def memory_budget(memory_gb: float | None = None) -> float:
     if memory_gb is not None and not memory_gb > 0:
         raise ValueError(f"memory_gb must be above 0, got {memory_gb!r}")
     return 0.7 * available_memory() if memory_gb is None else memory_gb * 2**30
+
+
+def dense_rows(matrix: Any, name: str = "X", copies: int = 1) -> Any:
+    """Return a sparse matrix as a dense array, and anything else as it is.
+
+    The error, if ``copies`` of it do not fit in memory, calls it ``name``.
+    """
+    if not issparse(matrix):
+        return matrix
+    dtype = matrix.dtype if matrix.dtype in (np.float32, np.float64) else np.dtype(np.float64)
+    rows, columns = matrix.shape
+    needed = copies * rows * columns * dtype.itemsize
+    if needed > available_memory():
+        raise MemoryError(
+            f"{name} is sparse with {rows:,} rows and {columns:,} columns, which as dense rows "
+            f"take {needed / 2**30:.1f} GB, but {available_memory() / 2**30:.1f} GB are available; "
+            "reduce the columns first, for example with sklearn.decomposition.TruncatedSVD"
+        )
+    matrix = matrix.tocsr()
+    result = np.empty((rows, columns), dtype=dtype)
+    for start in range(0, rows, SPARSE_ROWS):
+        result[start : start + SPARSE_ROWS] = matrix[start : start + SPARSE_ROWS].toarray()
+    return result
 
 
 def available_memory() -> float:

@@ -12,12 +12,11 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 
-def track(items: Iterable[Item], total: int, description: str, show: bool) -> Iterable[Item]:
-    """Return the items, with a progress bar while they are taken if ``show`` is true."""
-    return _tracked(items, total, description) if show else items
-
-
-def _tracked(items: Iterable[Item], total: int, description: str) -> Iterator[Item]:
+def track(items: Iterable[Item], total: int, description: str, show: bool) -> Iterator[Item]:
+    """Yield the items, with a progress bar while they are taken if ``show`` is true."""
+    if not show:
+        yield from items
+        return
     with _bar() as bar:
         yield from bar.track(items, total, description=description)
 

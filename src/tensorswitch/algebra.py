@@ -121,7 +121,7 @@ def scalar_switching(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
     x : Tensor of shape (rows, n_0)
         Input rows.
     weights : sequence of Tensor
-        ``W_1, …, W_L``, of shape (n_l, n_{l-1}).
+        ``W_1, …, W_L``.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def tensor_switching(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
     x : Tensor of shape (rows, n_0)
         Input rows.
     weights : sequence of Tensor
-        ``W_1, …, W_L``, of shape (n_l, n_{l-1}).
+        ``W_1, …, W_L``.
 
     Returns
     -------
@@ -163,7 +163,7 @@ def auxiliary(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
     x : Tensor of shape (rows, n_0)
         Input rows.
     weights : sequence of Tensor
-        ``W_1, …, W_L``, of shape (n_l, n_{l-1}).
+        ``W_1, …, W_L``.
 
     Returns
     -------
@@ -209,7 +209,7 @@ def pseudo_gradients(x: Tensor, weights: Sequence[Tensor], error: Tensor) -> lis
     x : Tensor of shape (rows, n_0)
         Input rows.
     weights : sequence of Tensor
-        ``W_1, …, W_L``, of shape (n_l, n_{l-1}).
+        ``W_1, …, W_L``.
     error : Tensor of shape (rows, n_L, …, n_1, n_0)
         ``∂L/∂A_0``, the derivative of the loss with respect to ``A_0 = Z_L``.
 

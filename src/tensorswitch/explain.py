@@ -23,9 +23,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-__all__ = ["Explanation", "explain", "nearest_patterns", "shared_patterns"]
+from tensorswitch.nn import evaluating
 
-BLOCK = 1 << 27  # bytes of gates compared at a time
+__all__ = ["Explanation", "explain"]
+
+COMPARED_BYTES = 1 << 27  # of gates at a time
 CHECKED = 16  # rows for which a module's second derivatives are computed
 
 
@@ -121,28 +123,22 @@ def explain(model: Any, X: Any) -> Explanation:
 
 def _explain_module(module: nn.Module, x: Tensor) -> Explanation:
     """Return input times gradient, in evaluation mode, and the rest as the constant."""
-    modes = [(part, part.training) for part in module.modules()]
     kind = next((p.dtype for p in module.parameters() if p.is_floating_point()), x.dtype)
     x = x.to(kind)
-    module.eval()
-    try:
-        with torch.inference_mode(False), torch.enable_grad():
-            inputs = x.detach().clone().requires_grad_()
-            outputs = module(inputs)
-            if outputs.dim() != 2 or len(outputs) != len(x):
-                raise ValueError(
-                    f"outputs of shape {tuple(outputs.shape)} cannot be explained; expected "
-                    f"(rows, outputs) for inputs of shape {tuple(x.shape)}"
-                )
-            if len(x):
-                _check_affine_between_gates(module, x[:CHECKED])
-            shares = [
-                torch.autograd.grad(column.sum(), inputs, retain_graph=True)[0] * inputs.detach()
-                for column in outputs.unbind(1)
-            ]
-    finally:
-        for part, training in modes:
-            part.training = training
+    with evaluating(module), torch.inference_mode(False), torch.enable_grad():
+        inputs = x.detach().clone().requires_grad_()
+        outputs = module(inputs)
+        if outputs.dim() != 2 or len(outputs) != len(x):
+            raise ValueError(
+                f"outputs of shape {tuple(outputs.shape)} cannot be explained; expected "
+                f"(rows, outputs) for inputs of shape {tuple(x.shape)}"
+            )
+        if len(x):
+            _check_affine_between_gates(module, x[:CHECKED])
+        shares = [
+            torch.autograd.grad(column.sum(), inputs, retain_graph=True)[0] * inputs.detach()
+            for column in outputs.unbind(1)
+        ]
     contributions = torch.stack(shares, dim=1)
     constant = outputs.detach() - contributions.flatten(2).sum(2)
     return Explanation(contributions.cpu().numpy(), constant.cpu().numpy())
@@ -177,27 +173,7 @@ def _check_affine_between_gates(module: nn.Module, x: Tensor) -> None:
 
 
 def shared_patterns(gates: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Count the rows in the same region: those with the same pattern of gates.
-
-    Parameters
-    ----------
-    gates : ndarray of bool of shape (rows, gates)
-        Patterns.
-    others : ndarray of bool of shape (other rows, gates)
-        Patterns to compare with, such as those of the training rows.
-
-    Returns
-    -------
-    ndarray of int of shape (rows,)
-        For each row, how many of the others have its pattern.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tensorswitch.explain import shared_patterns
-    >>> shared_patterns(np.array([[True, False]]), np.array([[True, False], [True, True]]))
-    array([1])
-    """
+    """Count, for each row, the others in its region: those with the same pattern of gates."""
     packed, known = (np.packbits(g, axis=1) for g in (gates, others))
     counts: dict[bytes, int] = {}
     for row in known:
@@ -208,37 +184,15 @@ def shared_patterns(gates: np.ndarray, others: np.ndarray) -> np.ndarray:
 def nearest_patterns(
     gates: np.ndarray, others: np.ndarray, count: int = 3
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find the rows whose patterns of gates are most similar.
+    """Find the rows whose patterns of gates are most similar, most similar first.
 
-    Parameters
-    ----------
-    gates : ndarray of bool of shape (rows, gates)
-        Patterns.
-    others : ndarray of bool of shape (other rows, gates)
-        Patterns to compare with, such as those of the training rows.
-    count : int, default=3
-        How many to find.
-
-    Returns
-    -------
-    places : ndarray of int of shape (rows, count)
-        Indices of the most similar rows, most similar first.
-    share : ndarray of shape (rows, count)
-        Share of the gates that agree.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tensorswitch.explain import nearest_patterns
-    >>> known = np.array([[True, True, True, True], [False, False, False, True]])
-    >>> nearest_patterns(np.array([[True, True, True, False]]), known, count=1)
-    (array([[0]]), array([[0.75]]))
+    Returns their indices and the shares of the gates that agree, both of shape (rows, count).
     """
     count = min(count, len(others))
     signs = 2 * others.astype(np.float32) - 1
     places = np.empty((len(gates), count), dtype=np.int64)
     share = np.empty((len(gates), count))
-    step = max(1, BLOCK // (4 * max(1, len(others))))
+    step = max(1, COMPARED_BYTES // (4 * max(1, len(others))))
     for start in range(0, len(gates), step):
         part = slice(start, start + step)
         agreement = (1 + (2 * gates[part].astype(np.float32) - 1) @ signs.T / gates.shape[1]) / 2

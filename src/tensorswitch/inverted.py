@@ -67,15 +67,6 @@ def with_pseudo_gradients(
     constant : Tensor of shape (n_1, out_features), optional
         Analysis weights of that constant. Required with ``gate_bias``.
 
-    Returns
-    -------
-    Tensor of shape (rows, out_features)
-        A copy of ``y``.
-
-    References
-    ----------
-    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Eq. (6).
-
     Examples
     --------
     >>> import torch

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from torch import Tensor
 
 from tensorswitch._files import replacing
 
-__all__ = ["load", "load_with_notes", "save", "saved_as"]
+__all__ = ["load", "save"]
 
 FORMAT, VERSION = "tensorswitch", 1
 # Imported in this order when a file holds a kind that is not known yet.
@@ -32,6 +32,7 @@ HOMES = (
     "switches preprocessing linear ridge features models training kernel_ridge estimators tables "
     "compare"
 )
+State: TypeAlias = dict[str, Any]  # arrays, plain values and parts, by their names
 DAMAGES = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, MemoryError)
 
 
@@ -39,12 +40,12 @@ DAMAGES = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, Mem
 class Saveable(Protocol):
     """An object that can be saved: its class is registered with :func:`saved_as`."""
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """Return what the object consists of."""
         ...
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
+    def from_state(cls, state: State) -> Self:
         """Make the object again."""
         ...
 
@@ -53,7 +54,7 @@ class Snapshot(NamedTuple):
     """A state in place of the object it was taken of, where ``state`` had options."""
 
     of: type[Saveable]
-    state: dict[str, Any]
+    state: State
 
 
 _kinds: dict[str, type[Saveable]] = {}
@@ -61,33 +62,7 @@ Class = TypeVar("Class", bound=type)
 
 
 def saved_as(kind: str) -> Callable[[Class], Class]:
-    """Register a class under the name that files know it by.
-
-    Parameters
-    ----------
-    kind : str
-        A name that never changes, such as "ridge-classifier".
-
-    Returns
-    -------
-    callable
-        A class decorator.
-
-    Examples
-    --------
-    >>> from tensorswitch.persistence import saved_as
-    >>> @saved_as("doctest-point")
-    ... class Point:
-    ...     def __init__(self, x):
-    ...         self.x = x
-    ...
-    ...     def state(self):
-    ...         return {"x": self.x}
-    ...
-    ...     @classmethod
-    ...     def from_state(cls, state):
-    ...         return cls(**state)
-    """
+    """Register a class under the name that files know it by, which never changes."""
 
     def register(cls: Class) -> Class:
         cls.saved_kind = kind  # type: ignore[attr-defined]
@@ -97,7 +72,7 @@ def saved_as(kind: str) -> Callable[[Class], Class]:
     return register
 
 
-def save(value: Saveable | Snapshot, path: str | Path, **notes: Any) -> None:
+def save(value: Saveable | Snapshot, path: str | Path, **notes: object) -> None:
     """Write an object to a safetensors file, atomically.
 
     Parameters
@@ -106,7 +81,7 @@ def save(value: Saveable | Snapshot, path: str | Path, **notes: Any) -> None:
         What to save.
     path : str or Path
         The file. An existing one is replaced only when the new one is complete.
-    **notes : Any
+    **notes : object
         What to store beside it: plain values, arrays and saveable objects.
 
     Raises
@@ -150,42 +125,20 @@ def load(path: str | Path, expected: type | None = None) -> Any:
     expected : type, optional
         The class that the file must hold, or a base of it.
 
-    Returns
-    -------
-    object
-        The object.
-
     Raises
     ------
-    FileNotFoundError
-        If there is no such file.
     ValueError
         If the file is damaged, of another version or holds something else.
     """
     return _load(path, expected, False)[0]
 
 
-def load_with_notes(path: str | Path, expected: type | None = None) -> tuple[Any, dict[str, Any]]:
-    """Read an object and the notes that were stored beside it.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-    expected : type, optional
-        The class that the file must hold, or a base of it.
-
-    Returns
-    -------
-    value : object
-        The object.
-    notes : dict
-        The notes.
-    """
+def load_with_notes(path: str | Path, expected: type | None = None) -> tuple[Any, State]:
+    """Read an object as :func:`load` does, and the notes that were stored beside it."""
     return _load(path, expected, True)
 
 
-def _load(path: str | Path, expected: type | None, with_notes: bool) -> tuple[Any, dict[str, Any]]:
+def _load(path: str | Path, expected: type | None, with_notes: bool) -> tuple[Any, State]:
     tensors, header = _read(path)
     version = header.get("version")
     if version != VERSION:
@@ -204,7 +157,7 @@ def _load(path: str | Path, expected: type | None, with_notes: bool) -> tuple[An
         raise ValueError(f"{path} cannot be read: {reason}") from error
 
 
-def _read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _read(path: str | Path) -> tuple[dict[str, Tensor], State]:
     """Return the tensors and the header of a file in this format."""
     from safetensors import SafetensorError, safe_open
 
@@ -223,7 +176,7 @@ def _read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise ValueError(f"{path} is damaged or not a safetensors file: {error}") from error
 
 
-def encode(value: Any) -> tuple[Any, dict[str, Tensor]]:
+def encode(value: object) -> tuple[Any, dict[str, Tensor]]:
     """Return a value as JSON, and the tensors that the JSON refers to by name."""
     tensors: dict[str, Tensor] = {}
     return _encode(value, "", tensors), tensors
@@ -263,7 +216,7 @@ def _encode(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
     return {"kind": value.of.saved_kind, "state": state}
 
 
-def is_saveable(value: Any) -> bool:
+def is_saveable(value: object) -> bool:
     """Return whether the class of an object is registered, and not only a base of it."""
     return _kinds.get(getattr(type(value), "saved_kind", "")) is type(value)
 
@@ -320,6 +273,6 @@ def _class_of(kind: str) -> type[Saveable]:
     return _kinds[kind]
 
 
-def _described(value: Any) -> str:
+def _described(value: object) -> str:
     name = type(value).__name__
     return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"

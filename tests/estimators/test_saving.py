@@ -18,6 +18,7 @@ from tensorswitch.estimators import (
     load_estimator,
     save_estimator,
 )
+from tests.headers import rewritten
 
 DIGITS = load_digits()
 IMAGES, LABELS = DIGITS.images[:200], DIGITS.target[:200]
@@ -80,16 +81,20 @@ def test_models_must_be_fitted(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def claim_long_words(part):
+    if isinstance(part, dict):
+        if "words" in part:
+            part["type"] = "<U100000000"
+        part = part.values()
+    if not isinstance(part, str | int | float | None):
+        for inner in part:
+            claim_long_words(inner)
+
+
 def test_words_take_no_more_room_than_they_need(tmp_path):
     X, y = load_iris(return_X_y=True)
     model = StreamingRidgeClassifier().fit(X, np.array(["a", "bb", "c"])[y])
     save_estimator(model, tmp_path / "a.safetensors")
-    with safe_open(tmp_path / "a.safetensors", "np") as file:
-        metadata = file.metadata()
-    header = metadata["tensorswitch"]
-    assert header.count('"<U2"') == 1
-    metadata["tensorswitch"] = header.replace('"<U2"', '"<U100000000"')
-    tensors = load_file(tmp_path / "a.safetensors")
-    save_file(tensors, tmp_path / "a.safetensors", metadata)
+    rewritten(tmp_path / "a.safetensors", claim_long_words)
     loaded = load_estimator(tmp_path / "a.safetensors")
     assert loaded.classes_.dtype == model.classes_.dtype

@@ -3,9 +3,9 @@ import csv
 import numpy as np
 import pytest
 
-from tensorswitch._files import read_tensors, write_tensors
 from tensorswitch.data import load, load_problem
 from tensorswitch.experiments import predict_network, train_method, train_network
+from tensorswitch.persistence import load_with_notes, save
 
 QUICK = {"epochs": 2, "width": 8, "lr": 0.05, "batch_size": 32}
 
@@ -90,9 +90,8 @@ def test_sizes_may_be_numbers_of_numpy(tmp_path):
 )
 def test_a_description_that_does_not_suit_is_named(tmp_path, change, message):
     path = train_network("digits", tmp_path / "a", **QUICK).path
-    tensors, header = read_tensors(path, "tensorswitch.model")
-    header.pop("format")
-    change(header["notes"])
-    write_tensors(path, "tensorswitch.model", tensors, header)
+    network, notes = load_with_notes(path)
+    change(notes)
+    save(network, path, **notes)
     with pytest.raises(ValueError, match=message):
         predict_network(path, "digits")

@@ -14,7 +14,8 @@ from tensorswitch.features import (
     pixel_shares,
     reduced,
 )
-from tensorswitch.features._windows import averaging, window_of_position
+from tensorswitch.persistence import load, save
+from tests.headers import rewritten
 
 
 def some_images(count=20, channels=2, height=11, width=9, dtype=torch.float32):
@@ -69,7 +70,7 @@ def test_readout_is_a_switched_linear_map_with_routes_to_windows(copies):
                 weight[j, w, :copies] = readout[w, j, :-1]
                 weight[j, w, -1] = readout[w, j, -1]
     p = module.project(images)
-    place = window_of_position(*module.positions, module.grid)
+    place = module.windows.argmax(0)
     total = torch.zeros(len(images), 3, dtype=torch.float64)
     for w in range(windows):
         inside = place == w
@@ -93,7 +94,8 @@ def test_readout_is_a_switched_convolution_with_mean_pooling(copies, grid):
     readout = torch.randn(*f.shape[1:], 3, dtype=torch.float64)
     patches = module.project(images)[..., :-1].transpose(1, 2).unflatten(2, module.positions)
     total = torch.zeros(len(images), 3, dtype=torch.float64)
-    for window, rows in enumerate(module.window_positions()):
+    for window, inside in enumerate(module.windows):
+        rows = inside.nonzero().flatten()
         layer = SwitchedConv2d(5, 6, 3, 1, bias=False, gate_bias=True, dtype=torch.float64)
         with torch.no_grad():
             layer.gate_weight.copy_(module.gate_weight[:, :, None, None])
@@ -119,8 +121,8 @@ def test_max_pooling_keeps_the_copy_with_the_highest_score(copies):
     )
     f = module.pooled(images)
     p = module.project(images)
-    scores = p @ module.scoring()
-    place = window_of_position(*module.positions, module.grid)
+    scores = p[..., :-1] @ module.gate_weight.t() - module.threshold
+    place = module.windows.argmax(0)
     for n in range(3):
         for w in range(4):
             inside = (place == w).nonzero().flatten()
@@ -168,10 +170,11 @@ def test_flat_regions_do_not_amplify_noise():
 
 
 def test_windows_cover_every_position_once():
-    window = window_of_position(7, 5, 3)
-    assert torch.bincount(window, minlength=9).min() > 0
-    torch.testing.assert_close(averaging(7, 5, 3).sum(1), torch.ones(9))
-    torch.testing.assert_close((averaging(7, 5, 3) > 0).sum(0), torch.ones(35, dtype=torch.int64))
+    images = some_images(5, height=10, width=8)
+    windows = learn_patch_features(images, gates=4, size=4, grid=3).windows
+    assert windows.shape == (9, 7 * 5)
+    torch.testing.assert_close(windows.sum(1), torch.ones(9))
+    torch.testing.assert_close((windows > 0).sum(0), torch.ones(35, dtype=torch.int64))
 
 
 def test_transformer_gives_the_numbers_of_the_module():
@@ -310,12 +313,22 @@ def test_copies_may_be_a_number_of_numpy():
     assert type(module.copies) is int
 
 
-def test_a_state_does_not_allocate_more_than_its_tensors():
-    bank = learn_patch_bank(some_images(), features=64, sizes=(3,), grid=1)
-    state = bank.state()
-    state["parts"][0]["image_shape"] = (2, 10**6, 10**6)
+def test_a_bank_is_saved_with_its_settings(tmp_path):
+    images = some_images()
+    bank = learn_patch_bank(images, features=64, sizes=(3, 4), grid=1, pool="max", copies=2)
+    save(bank, tmp_path / "bank")
+    assert torch.equal(load(tmp_path / "bank", PatchBank2d)(images), bank(images))
+
+
+def test_a_damaged_shape_does_not_allocate_more_than_the_file_holds(tmp_path):
+    def enlarge(header):
+        [part] = header["value"]["state"]["parts"]
+        part["state"]["image_shape"] = {"tuple": [2, 10**6, 10**6]}
+
+    save(learn_patch_bank(some_images(), features=64, sizes=(3,), grid=1), tmp_path / "bank")
+    rewritten(tmp_path / "bank", enlarge)
     with pytest.raises(ValueError, match="windows has size"):
-        PatchBank2d.from_state(state)
+        load(tmp_path / "bank")
 
 
 def test_flat_patches_need_no_floor():

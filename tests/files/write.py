@@ -64,7 +64,7 @@ def objects():
     }.items():
         yield name, sums.update(x, t), sums.solve(0.1).weight.numpy()
     torch.manual_seed(0)
-    network = mlp(4, 3, width=4, depth=2).eval()
+    network = mlp(4, 3, kind="ts-lrc", width=4, depth=2).eval()
     with torch.no_grad():
         yield "network", network, network(torch.from_numpy(X[TEST]).float()).numpy()
 

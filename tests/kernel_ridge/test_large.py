@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tensorswitch.kernel_ridge import Search
-from tensorswitch.kernels import KernelTiles, equivalent_kernels, kernel_product
+from tensorswitch.kernels import KernelTiles, equivalent_kernels
 
 FIXED = {"depths": (2,), "scalings": ("common",), "biases": (1.0,), "column_weights": False}
 
@@ -69,8 +69,8 @@ def test_two_ranks_solve_what_one_does(tmp_path):
 
 def test_parts_of_a_product_add_up():
     z, v = torch.randn(1700, 3, dtype=torch.float64), torch.randn(1700, 2, dtype=torch.float64)
-    parts = [kernel_product(z, v, part=part, parts=3) for part in range(3)]
-    torch.testing.assert_close(sum(parts), kernel_product(z, v))
+    parts = [KernelTiles(z, part=part, parts=3) @ v for part in range(3)]
+    torch.testing.assert_close(sum(parts), KernelTiles(z) @ v)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -79,13 +79,13 @@ def test_kept_tiles_give_the_same_product(dtype):
     kept = KernelTiles(z, "ss", 2, keep=True)
     for seed in range(3):  # the first product fills the tiles
         v = torch.randn(1700, 2, dtype=dtype, generator=torch.Generator().manual_seed(seed))
-        assert torch.equal(kept @ v, kernel_product(z, v, "ss", 2))
+        assert torch.equal(kept @ v, KernelTiles(z, "ss", 2) @ v)
 
 
 def test_a_product_by_tiles_is_the_product_with_the_matrix():
     z, v = torch.randn(1700, 3, dtype=torch.float64), torch.randn(1700, 2, dtype=torch.float64)
     for kind, depth in (("ss", 1), ("ts", 3), ("ntk", 2), ("ts", 0)):
         kernel = equivalent_kernels(z, kinds=[kind], depths=[depth])[kind, depth]
-        torch.testing.assert_close(kernel_product(z, v, kind, depth), kernel @ v)
+        torch.testing.assert_close(KernelTiles(z, kind, depth) @ v, kernel @ v)
     with pytest.raises(ValueError, match="X has 1700 rows but V has 3"):
-        kernel_product(z, v[:3])
+        KernelTiles(z) @ v[:3]

@@ -46,7 +46,7 @@ def test_it_starts_as_the_relu_layer_and_can_be_reset():
 def test_layers_that_do_not_fit_are_named(build):
     with pytest.raises(ValueError, match=r"8.*7|7.*8"):
         build(nn.Linear(5, 8), nn.Linear(7, 3))
-    with pytest.raises(ValueError, match="5 in_features"):
+    with pytest.raises(ValueError, match=r"\(in_features\), expected 5"):
         build(nn.Linear(5, 8), nn.Linear(8, 4))(torch.randn(2, 6))
     with pytest.raises(TypeError, match=r"output must be a torch.nn.Linear, got ReLU"):
         build(nn.Linear(5, 8), nn.ReLU())

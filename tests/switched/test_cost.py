@@ -1,15 +1,22 @@
+import pytest
 import torch
 
 from tensorswitch import switched_linear
 from tensorswitch.switched import MAX_GROUP, choose_group
 
 
-def test_the_cost_rule_prefers_dense_for_small_and_larger_groups_for_more_rows():
-    assert choose_group(16, 8, 8, 8, 0.5) == 0
-    chosen = [choose_group(rows, 128, 128, 128, 0.5) for rows in (128, 1024, 8192, 65536)]
-    assert chosen == sorted(chosen)
-    assert chosen[-1] > chosen[0]
-    assert all(0 <= group <= MAX_GROUP for group in chosen)
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.5, 0.95, 1.0])
+def test_any_strategy_that_the_rule_chooses_gives_the_same_map(share):
+    for rows, width in ((1, 4), (700, 24), (3000, 32)):
+        group = choose_group(
+            rows, width, width, width, min(share, 1 - share), float(share > 0.5), False
+        )
+        assert group in range(MAX_GROUP + 1)
+        x, weight = torch.randn(rows, width).double(), torch.randn(width, width, width).double()
+        gates = torch.rand(rows, width) < share
+        expected = switched_linear(x, gates, weight, group=0)
+        torch.testing.assert_close(switched_linear(x, gates, weight, group=group), expected)
+        torch.testing.assert_close(switched_linear(x, gates, weight), expected)
 
 
 def test_equal_calls_have_equal_bits():

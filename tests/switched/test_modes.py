@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from tensorswitch import switched_linear
-from tensorswitch._bfloat16 import bfloat16_problem
+from tests.conftest import bfloat16_problem
 
 GROUPS = [0, 1, 3]
 

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from tensorswitch.switched import MAX_GROUP
+from tensorswitch.switched._cost import BLOCKS
 from tensorswitch.switched._plans import make_plan
-from tensorswitch.switched._tuning import BLOCKS
 
 
 def test_a_plan_has_every_open_gate_once():

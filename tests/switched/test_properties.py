@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorswitch import Routes, switched_linear
-from tensorswitch._bfloat16 import bfloat16_problem
 from tensorswitch.switched import MAX_GROUP, switched_outer
+from tests.conftest import bfloat16_problem
 
 SIZES = st.integers(0, 9)
 DTYPES = [torch.float32, torch.float64]

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorswitch._pca import principal_components
 from tensorswitch.data.encoder import TableEncoder
 from tensorswitch.data.readers import DataError
+from tensorswitch.preprocessing import principal_components
 
 VALIDATION = 5000
 

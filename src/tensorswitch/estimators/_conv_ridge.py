@@ -26,8 +26,14 @@ from tensorswitch.estimators._readout import SETTINGS, RidgeSettings
 from tensorswitch.estimators._ridge import RidgeClassifier
 from tensorswitch.estimators._ts_ridge import ALPHA, OF_CLASSIFIERS, OF_SUMS
 from tensorswitch.estimators._validation import seed_of
-from tensorswitch.features import PatchBank2d, as_images, learn_patch_bank, reduced
-from tensorswitch.features.pixels import check_pixels, pixel_range
+from tensorswitch.features import (
+    PatchBank2d,
+    as_images,
+    check_pixels,
+    learn_patch_bank,
+    pixel_range,
+    reduced,
+)
 from tensorswitch.linear._penalty import Alpha
 from tensorswitch.persistence import saved_as
 

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tensorswitch._memory import memory_budget
 from tensorswitch._progress import progress_bar
-from tensorswitch._sparse import dense_rows
+from tensorswitch._memory import dense_rows
 from tensorswitch.estimators._base import (
     ClassWeight,
     Constraints,

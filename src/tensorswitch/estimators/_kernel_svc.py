@@ -28,7 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tensorswitch._checks import check_above_zero, from_numpy
 from tensorswitch._progress import track
-from tensorswitch._threads import threads
+from tensorswitch._process import threads
 from tensorswitch.estimators._base import (
     SEEN,
     ClassWeight,

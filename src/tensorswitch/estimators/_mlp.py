@@ -20,8 +20,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from tensorswitch._process import seeded
 from tensorswitch._progress import progress_bar
-from tensorswitch._random import seeded
 from tensorswitch.estimators._base import (
     SEEN,
     ClassWeight,

@@ -14,7 +14,7 @@ import torch
 
 from tensorswitch._checks import check_device, check_positive, check_seed
 from tensorswitch._files import make_folder, only_one
-from tensorswitch._random import seeded
+from tensorswitch._process import seeded
 from tensorswitch.data import Dataset, Preparation, Split, load
 from tensorswitch.experiments.predictions import Predictions
 from tensorswitch.experiments.predictor import MODEL, load_predictor

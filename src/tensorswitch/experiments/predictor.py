@@ -10,13 +10,12 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from tensorswitch._files import read_header
 from tensorswitch.data import Preparation, Table, TableEncoder
 from tensorswitch.estimators import load_estimator_with_notes, save_estimator
 from tensorswitch.experiments.predictions import Predictions
 from tensorswitch.linear._calibration import Calibration
 from tensorswitch.models import Network
-from tensorswitch.persistence import load_with_notes
+from tensorswitch.persistence import load, load_with_notes
 from tensorswitch.training import Learner
 
 __all__ = ["MODEL", "Front", "Interval", "Predictor", "load_predictor"]
@@ -381,9 +380,7 @@ def load_predictor(path: str | Path) -> Predictor:
         If it is damaged, or not a model for rows of files.
     """
     path = Path(path) / MODEL if Path(path).is_dir() else Path(path)
-    try:
-        read_header(path, "tensorswitch.estimator")
-    except ValueError:
+    if isinstance(load(path), Network):
         return _network_predictor(path)
     return Predictor.load(path)
 

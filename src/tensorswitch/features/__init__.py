@@ -10,8 +10,7 @@ can be solved in closed form (:class:`tensorswitch.estimators.TSConvRidgeClassif
 
 - :class:`PatchFeatures2d` computes the features of one patch size, as a torch module, and
   :class:`PatchBank2d` those of several sizes;
-- :func:`learn_patch_features` and :func:`learn_patch_bank` learn whitening, gates and thresholds
-  from images;
+- :func:`learn_patch_bank` learns whitening, gates and thresholds from images;
 - :class:`PatchFeatures` is the scikit-learn transformer with the same numbers.
 
 References
@@ -20,10 +19,16 @@ Coates, Lee and Ng, An Analysis of Single-Layer Networks in Unsupervised Feature
 2011 (whitened patches, clusters and pooling).
 """
 
-from tensorswitch.features._bank import PatchBank2d, learn_patch_bank, reduced
-from tensorswitch.features._learning import default_patch_sizes, learn_patch_features
-from tensorswitch.features._module import PatchFeatures2d, as_images, channels_first
-from tensorswitch.features._shares import pixel_shares
+from tensorswitch.features._bank import PatchBank2d, learn_patch_bank
+from tensorswitch.features._images import as_images
+from tensorswitch.features._images import channels_first as channels_first
+from tensorswitch.features._images import check_pixels as check_pixels
+from tensorswitch.features._images import pixel_range as pixel_range
+from tensorswitch.features._images import reduced as reduced
+from tensorswitch.features._learning import default_patch_sizes as default_patch_sizes
+from tensorswitch.features._learning import learn_patch_features as learn_patch_features
+from tensorswitch.features._module import PatchFeatures2d
+from tensorswitch.features._shares import pixel_shares as pixel_shares
 from tensorswitch.features._transformer import PatchFeatures
 
 __all__ = [
@@ -31,10 +36,5 @@ __all__ = [
     "PatchFeatures",
     "PatchFeatures2d",
     "as_images",
-    "channels_first",
-    "default_patch_sizes",
     "learn_patch_bank",
-    "learn_patch_features",
-    "pixel_shares",
-    "reduced",
 ]

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from tensorswitch._checks import check_floating, check_positive, check_shape
+from tensorswitch.features._images import reduced
 from tensorswitch.features._learning import default_patch_sizes, learn_patch_features
-from tensorswitch.features._module import PatchFeatures2d, positions
-from tensorswitch.persistence import saved_as
-
-MOST_PIXELS = 48  # along an axis; larger images are reduced
-FEWEST_PIXELS = 12  # that squares must leave of the shorter side
+from tensorswitch.features._module import PatchFeatures2d
+from tensorswitch.persistence import State, saved_as
 
 
 @saved_as("patch-bank")
@@ -26,7 +22,7 @@ class PatchBank2d(nn.Module):
     Parameters
     ----------
     parts : sequence of PatchFeatures2d
-        The features of each size, for images that have been :func:`reduced`.
+        The features of each size, for images of at most 48 pixels along an axis.
     image_shape : tuple of (int, int, int)
         Channels, height and width of the images.
 
@@ -55,88 +51,26 @@ class PatchBank2d(nn.Module):
         self.image_shape = image_shape
         self.out_features = sum(part.out_features for part in parts)
 
-    def reduced(self, images: Tensor) -> Tensor:
-        """Return the images as the parts see them.
-
-        Parameters
-        ----------
-        images : Tensor of shape (images, channels, height, width)
-            The images.
-
-        Returns
-        -------
-        Tensor of shape (images, channels, height / factor, width / factor)
-            Averages over squares.
-        """
+    def _reduced(self, images: Tensor) -> Tensor:
+        """Return the images as the parts see them: averages over squares."""
         check_floating("images", images)
         axes = "(images, channels, height, width)"
         check_shape("images", images, (None, *self.image_shape), axes)
         return reduced(images)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Compute the features.
-
-        Parameters
-        ----------
-        images : Tensor of shape (images, channels, height, width)
-            The images.
-
-        Returns
-        -------
-        Tensor of shape (images, out_features)
-            The features of all sizes.
-        """
-        images = self.reduced(images)
+        """Return the features of all sizes, (images, out_features)."""
+        images = self._reduced(images)
         return torch.cat([part(images) for part in self.parts], dim=1)
 
-    def state(self) -> dict[str, Any]:
-        """Return the settings of the parts and all tensors.
-
-        Returns
-        -------
-        dict
-            Plain values and arrays; see :meth:`from_state`.
-        """
-        names = ("image_shape", "stride", "floor", "grid", "copies", "pool", "power")
-        parts = [{name: getattr(part, name) for name in names} for part in self.parts]
-        return {"image_shape": self.image_shape, "parts": parts, "tensors": self.state_dict()}
+    def state(self) -> State:
+        """Return the parts and the shape of the images."""
+        return {"parts": list(self.parts), "image_shape": self.image_shape}
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return the bank of a state.
-
-        Parameters
-        ----------
-        state : dict
-            What :meth:`state` returned.
-
-        Returns
-        -------
-        PatchBank2d
-            The bank.
-
-        Raises
-        ------
-        KeyError, TypeError, ValueError
-            If settings and tensors do not fit together.
-        """
-        tensors = state["tensors"]
-        parts = []
-        for number, settings in enumerate(state["parts"]):
-            settings = dict(settings)
-            channels, height, width = settings.pop("image_shape")
-            names = ("filters", "offset", "gate_weight", "threshold")
-            held: dict[str, Any] = {name: tensors[f"parts.{number}.{name}"] for name in names}
-            shape = (channels, height, width)
-            # A damaged shape must not allocate more than the file holds.
-            across = positions(height, width, held["filters"].shape[-1], settings["stride"])
-            expected = (settings["grid"] ** 2, math.prod(across))
-            check_shape(
-                "windows", tensors[f"parts.{number}.windows"], expected, "(windows, positions)"
-            )
-            parts.append(PatchFeatures2d(**held, image_shape=shape, **settings))
-        channels, height, width = state["image_shape"]
-        return cls(parts, (channels, height, width))
+    def from_state(cls, state: State) -> Self:
+        """Return the bank of a state."""
+        return cls(**state)
 
     def extra_repr(self) -> str:
         """Return the settings shown by ``repr``."""
@@ -170,18 +104,12 @@ def learn_patch_bank(
     generator : torch.Generator, optional
         Source of randomness. By default seeded with 0.
     **settings
-        Passed to :func:`learn_patch_features`.
+        Other settings of :class:`PatchFeatures`.
 
     Returns
     -------
     PatchBank2d
         The module that computes the features.
-
-    Raises
-    ------
-    ValueError
-        If the images are smaller than the patches or show nothing, or there are too few features
-        for one gate of each size.
     """
     check_floating("images", images)
     check_shape("images", images, (None,) * 4, "(images, channels, height, width)")
@@ -206,40 +134,3 @@ def learn_patch_bank(
         for start, end, size in zip(ends, ends[1:], sizes, strict=False)
     ]
     return PatchBank2d(parts, image_shape)
-
-
-def reduced(images: Tensor) -> Tensor:
-    """Average large images over squares, so that they have at most 48 pixels along an axis.
-
-    Images so long that little would be left of their shorter side are reduced along the other only.
-
-    Parameters
-    ----------
-    images : Tensor of shape (images, channels, height, width)
-        The images.
-
-    Returns
-    -------
-    Tensor of shape (images, channels, height / factor, width / factor)
-        The same images if they are small.
-    """
-    factors = reduction(*images.shape[2:])
-    return images if max(factors) <= 1 else F.avg_pool2d(images, factors)
-
-
-def reduction(height: int, width: int) -> tuple[int, int]:
-    """Return how many pixels of each axis :func:`reduced` averages.
-
-    Parameters
-    ----------
-    height, width : int
-        Size of the images.
-
-    Returns
-    -------
-    tuple of int
-        The factors of both axes.
-    """
-    down, across = (max(1, -(-side // MOST_PIXELS)) for side in (height, width))
-    both = max(down, across)
-    return (both, both) if min(height, width) // both >= FEWEST_PIXELS else (down, across)

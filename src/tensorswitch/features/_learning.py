@@ -2,47 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from tensorswitch._checks import check_floating, check_positive, check_shape
 from tensorswitch.features._module import Copies, PatchFeatures2d, positions, positive
 
-SAMPLED_PATCHES = 60_000
-QUANTILE_PATCHES = 5_000
 SOURCES = ("clusters", "patches", "random")
-SHARES = {
-    "small": ((2, 0.125), (3, 0.2), (4, 0.32)),
-    "large": ((3, 0.25), (4, 0.4), (5, 0.5)),
-}
-LLOYD_STEPS = 3
-ASSIGNED = 4096  # patches assigned to clusters at a time
+
+
+@dataclass(frozen=True)
+class Learning:
+    """How patch features are learned; chosen by ``benchmarks.images``."""
+
+    sampled: int = 60_000  # patches that are whitened and clustered
+    quantile: int = 5_000  # patches that decide on the thresholds
+    lloyd_steps: int = 3
+    assigned: int = 4096  # patches assigned to clusters at a time
+    # Least size and share of the image of each of the three sizes of patches.
+    small: tuple[tuple[int, float], ...] = ((2, 0.125), (3, 0.2), (4, 0.32))
+    large: tuple[tuple[int, float], ...] = ((3, 0.25), (4, 0.4), (5, 0.5))
+
+
+LEARNING = Learning()
 
 
 def default_patch_sizes(height: int, width: int, scale: str = "small") -> tuple[int, ...]:
-    """Return three patch sizes that suit images of a size.
+    """Return three patch sizes that suit images of a size, the smallest first.
 
-    Parameters
-    ----------
-    height, width : int
-        Size of the images.
-    scale : {"small", "large"}, default="small"
-        "small" patches are an eighth, a fifth and a third of the image, for details anywhere in
-        it. "large" ones are a quarter, two fifths and half of it, for objects in the centre.
-
-    Returns
-    -------
-    tuple of int
-        Different heights and widths of patches, the smallest first.
-
-    Examples
-    --------
-    >>> from tensorswitch.features import default_patch_sizes
-    >>> default_patch_sizes(32, 32), default_patch_sizes(28, 28, "large")
-    ((4, 6, 10), (7, 11, 14))
+    "small" patches are an eighth, a fifth and a third of the image, for details anywhere in it;
+    "large" ones are a quarter, two fifths and half of it, for objects in the centre.
     """
     side = min(height, width)
-    sizes = (max(least, round(side * share)) for least, share in SHARES[scale])
+    shares = LEARNING.large if scale == "large" else LEARNING.small
+    sizes = (max(least, round(side * share)) for least, share in shares)
     return tuple(sorted({min(size, side) for size in sizes}))
 
 
@@ -64,50 +59,10 @@ def learn_patch_features(
     power: float = 0.5,
     generator: torch.Generator | None = None,
 ) -> PatchFeatures2d:
-    """Learn patch features: whitening, gates and thresholds.
+    """Learn whitening, gates and thresholds; :class:`PatchFeatures` describes the settings.
 
-    Parameters
-    ----------
-    images : Tensor of shape (images, channels, height, width)
-        Images to learn from. Labels are not used.
-    gates : int, default=1024
-        Number of gates.
-    size : int
-        Height and width of the patches.
-    stride : int, default=1
-        Distance between patches.
-    components : int, default=48
-        Number of principal components of the patches that are kept.
-    open_fraction : float, default=0.3
-        Share of the patches for which each gate is open.
-    floor : float, default=0.3
-        Deviation that is added to that of each patch when it is normalised, in units of the root
-        mean square deviation, so that flat patches stay flat.
-    shrinkage : float, default=0.05
-        Added to the variances of the components when they are whitened, in units of their mean.
-    gates_from : {"clusters", "patches", "random"}, default="clusters"
-        Gate weights are the directions of clusters of whitened patches (spherical k-means), single
-        patches, or drawn from a normal distribution. They have unit length.
-    grid : int, default=2
-        There are ``grid × grid`` windows.
-    copies : "score" or int, default="score"
-        What is copied; see :class:`PatchFeatures2d`.
-    pool : {"mean", "max"}, default="mean"
-        Average of the copies in a window, or the copy with the highest score.
-    power : float, default=0.5
-        Exponent of the signed power.
-    generator : torch.Generator, optional
-        Source of randomness. By default seeded with 0.
-
-    Returns
-    -------
-    PatchFeatures2d
-        The module that computes the features.
-
-    Raises
-    ------
-    ValueError
-        If all patches are flat, or the images are smaller than the patches.
+    L = V (Λ + ε I)^−½        of the patches' covariance V Λ Vᵀ
+    θ_j                       the quantile of w_j · p at which a share of the patches is open
     """
     check_floating("images", images)
     check_shape("images", images, (None,) * 4, "(images, channels, height, width)")
@@ -139,10 +94,10 @@ def learn_patch_features(
     whitened = (patches - mean) @ whitening
     # Flat patches are neither gates nor do they decide on thresholds, which noise on a plain
     # background would then cross.
-    count = max(gates, min(QUANTILE_PATCHES, len(patches)))
+    count = max(gates, min(LEARNING.quantile, len(patches)))
     chosen = torch.multinomial(contrast + 1e-12, count, count > len(patches), generator=generator)
     gate_weight = _gates(whitened, whitened[chosen[:gates]], gates_from, generator)
-    scores = whitened[chosen[:QUANTILE_PATCHES]] @ gate_weight.t()
+    scores = whitened[chosen[: LEARNING.quantile]] @ gate_weight.t()
     threshold = torch.quantile(scores, 1 - open_fraction, dim=0)
     return PatchFeatures2d(
         (whitening - whitening.mean(0)).t().reshape(-1, channels, size, size),
@@ -162,7 +117,7 @@ def learn_patch_features(
 def _sampled(images: Tensor, size: int, stride: int, generator: torch.Generator) -> Tensor:
     """Return patches from random places, a row each."""
     rows, columns = positions(images.shape[2], images.shape[3], size, stride)
-    count = min(SAMPLED_PATCHES, len(images) * rows * columns)
+    count = min(LEARNING.sampled, len(images) * rows * columns)
     view = images.unfold(2, size, stride).unfold(3, size, stride)
     image, row, column = (
         torch.randint(limit, (count,), generator=generator, device=generator.device)
@@ -190,8 +145,10 @@ def _gates(patches: Tensor, first: Tensor, gates_from: str, generator: torch.Gen
             torch.randn(first.shape, generator=generator, device=generator.device).to(first)
         )
     found = _unit(first)
-    for _ in range(LLOYD_STEPS if gates_from == "clusters" else 0):
-        nearest = torch.cat([(part @ found.t()).argmax(1) for part in patches.split(ASSIGNED)])
+    for _ in range(LEARNING.lloyd_steps if gates_from == "clusters" else 0):
+        nearest = torch.cat(
+            [(part @ found.t()).argmax(1) for part in patches.split(LEARNING.assigned)]
+        )
         total = torch.zeros_like(found).index_add_(0, nearest, patches)
         # A cluster that no patch belongs to keeps its direction.
         found = torch.where(total.square().sum(1, keepdim=True) > 0, _unit(total), found)

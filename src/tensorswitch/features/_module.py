@@ -1,25 +1,30 @@
-"""Patch features as a torch module."""
+"""Patch features as a torch module.
+
+p(u) = Lᵀ (n(u) − μ),    h_j(u) = H(w_j · p(u) − θ_j),    f_wj = mean_{u ∈ w} h_j(u) c_j(u)
+"""
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from numbers import Integral
-from typing import Any
+from typing import Self
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tensorswitch._checks import check_floating, check_positive, check_shape
 from tensorswitch._memory import workspace
-from tensorswitch.features._windows import averaging, edges
+from tensorswitch.persistence import State, saved_as
 
 SCORE_BYTES = 1 << 21  # of gate scores that are computed at a time, so that they stay in cache
-CHANNELS = (1, 3, 4)  # numbers of channels by which layouts are told apart
+SETTINGS = ("image_shape", "stride", "floor", "grid", "copies", "pool", "power")
+TENSORS = ("filters", "offset", "gate_weight", "threshold")
 Copies = int | str
 
 
+@saved_as("patch-features")
 class PatchFeatures2d(nn.Module):
     """Copy patches to the windows of an image and average them there.
 
@@ -116,14 +121,13 @@ class PatchFeatures2d(nn.Module):
                 f"grid {grid} is finer than the {self.positions[0]} × {self.positions[1]} "
                 f"positions of patches of size {size} in images of {height} × {width}"
             )
-        for name, tensor in (
-            ("filters", filters),
-            ("offset", offset),
-            ("gate_weight", gate_weight),
-            ("threshold", threshold),
-        ):
+        for name, tensor in zip(TENSORS, (filters, offset, gate_weight, threshold), strict=True):
             self.register_buffer(name, tensor.detach().clone())
-        self.register_buffer("windows", averaging(*self.positions, grid).to(filters))
+        windows = windows_of(*self.positions, grid)
+        average = filters.new_zeros(len(windows), math.prod(self.positions))
+        for row, inside in zip(average, windows, strict=True):
+            row[inside.to(row.device)] = 1 / len(inside)
+        self.register_buffer("windows", average)
         self.out_features = grid * grid * gates * self.copies_per_gate
 
     @property
@@ -132,18 +136,7 @@ class PatchFeatures2d(nn.Module):
         return 2 if isinstance(self.copies, str) else self.copies + 1
 
     def project(self, images: Tensor) -> Tensor:
-        """Return the whitened patches with a constant.
-
-        Parameters
-        ----------
-        images : Tensor of shape (images, channels, height, width)
-            The images.
-
-        Returns
-        -------
-        Tensor of shape (images, positions, components + 1)
-            ``[p(u), 1]`` for each position.
-        """
+        """Return the whitened patches with a constant, ``[p(u), 1]``, for each position u."""
         # Variances are blind to an offset, and so are learned filters; rounding errors are not.
         offset = images.mean((1, 2, 3), keepdim=True)
         images = images - offset
@@ -158,35 +151,13 @@ class PatchFeatures2d(nn.Module):
         return F.pad(p, (0, 0, 0, 0, 0, 1), value=1.0).flatten(2).transpose(1, 2)
 
     def open_gates(self, images: Tensor) -> Tensor:
-        """Return which gates are open at each position.
-
-        Parameters
-        ----------
-        images : Tensor of shape (images, channels, height, width)
-            The images.
-
-        Returns
-        -------
-        bool Tensor of shape (images, positions, gates)
-            True where a gate is open.
-        """
-        return self.project(self._checked(images)) @ self.scoring() > 0
+        """Return which gates are open, (images, positions, gates)."""
+        return self.project(self._checked(images)) @ self._scoring() > 0
 
     def pooled(self, images: Tensor) -> Tensor:
-        """Return the pooled copies, before the power.
-
-        Parameters
-        ----------
-        images : Tensor of shape (images, channels, height, width)
-            The images.
-
-        Returns
-        -------
-        Tensor of shape (images, windows, gates, copies)
-            ``f``.
-        """
+        """Return the pooled copies ``f``, (images, windows, gates, copies), before the power."""
         images = self._checked(images)
-        scoring = self.scoring()
+        scoring = self._scoring()
         if torch.compiler.is_compiling():  # compilers have no use for blocks and buffers
             return self._pooled(images, scoring, False)
         score_bytes = math.prod(self.positions) * len(self.gate_weight) * images.element_size()
@@ -202,18 +173,7 @@ class PatchFeatures2d(nn.Module):
         return result
 
     def forward(self, images: Tensor) -> Tensor:
-        """Compute the features.
-
-        Parameters
-        ----------
-        images : Tensor of shape (images, channels, height, width)
-            The images, of the dtype of the buffers.
-
-        Returns
-        -------
-        Tensor of shape (images, out_features)
-            ``sign(f) |f|^power``, the windows first, then the gates, then the copies.
-        """
+        """Return ``sign(f) |f|^power``, the windows first, then the gates, then the copies."""
         f = self.pooled(images).flatten(1)
         if self.power == 1:
             return f
@@ -222,14 +182,8 @@ class PatchFeatures2d(nn.Module):
         safe = torch.where(f == 0, 1, f)  # the derivative of the power is infinite at zero
         return torch.where(f == 0, 0, f.sign() * safe.abs().pow(self.power))
 
-    def scoring(self) -> Tensor:
-        """Return the matrix that turns ``[p, 1]`` into ``w_j · p − θ_j``.
-
-        Returns
-        -------
-        Tensor of shape (components + 1, gates)
-            The matrix.
-        """
+    def _scoring(self) -> Tensor:
+        """Return the matrix that turns ``[p, 1]`` into ``w_j · p − θ_j``."""
         return torch.cat([self.gate_weight, -self.threshold[:, None]], dim=1).t().contiguous()
 
     def _pooled(self, images: Tensor, scoring: Tensor, reuse: bool) -> Tensor:
@@ -242,7 +196,7 @@ class PatchFeatures2d(nn.Module):
             return torch.stack([self.windows @ rectified, self.windows @ opened], dim=3)
         copies = torch.cat([p[..., : self.copies], p[..., -1:]], dim=2)
         parts = []
-        for rows in self.window_positions():
+        for rows in self._windows():
             taken = opened[:, rows].transpose(1, 2) @ copies[:, rows]
             parts.append(taken / rows.numel())
         return torch.stack(parts, dim=1)
@@ -260,7 +214,7 @@ class PatchFeatures2d(nn.Module):
 
     def _maxima(self, p: Tensor, scores: Tensor) -> Tensor:
         parts = []
-        for rows in self.window_positions():
+        for rows in self._windows():
             best, place = scores[:, rows].max(1)
             opened = (best > 0).to(p.dtype)
             if isinstance(self.copies, str):
@@ -271,22 +225,9 @@ class PatchFeatures2d(nn.Module):
             parts.append(copies.gather(1, index) * opened.unsqueeze(2))
         return torch.stack(parts, dim=1)
 
-    def window_positions(self) -> list[Tensor]:
-        """Return the positions in each window.
-
-        Returns
-        -------
-        list of Tensor
-            Indices of positions in row-major order.
-        """
-        height, width = self.positions
-        grid = torch.arange(height * width, device=self.windows.device).view(height, width)
-        rows, columns = edges(height, self.grid), edges(width, self.grid)
-        return [
-            grid[rows[i] : rows[i + 1], columns[j] : columns[j + 1]].flatten()
-            for i in range(self.grid)
-            for j in range(self.grid)
-        ]
+    def _windows(self) -> list[Tensor]:
+        """Return the positions in each window, on the device of the features."""
+        return [rows.to(self.windows.device) for rows in windows_of(*self.positions, self.grid)]
 
     def _checked(self, images: Tensor) -> Tensor:
         check_floating("images", images)
@@ -294,6 +235,20 @@ class PatchFeatures2d(nn.Module):
             "images", images, (None, *self.image_shape), "(images, channels, height, width)"
         )
         return images
+
+    def state(self) -> State:
+        """Return the settings and the tensors."""
+        return {name: getattr(self, name) for name in (*SETTINGS, *TENSORS, "windows")}
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Return the features of a state."""
+        _, height, width = state["image_shape"]
+        # A damaged shape must not allocate more than the file holds.
+        across = positions(height, width, state["filters"].shape[-1], state["stride"])
+        expected = (state["grid"] ** 2, math.prod(across))
+        check_shape("windows", state["windows"], expected, "(windows, positions)")
+        return cls(**{name: state[name] for name in (*SETTINGS, *TENSORS)})
 
     def extra_repr(self) -> str:
         """Return the settings shown by ``repr``."""
@@ -313,108 +268,27 @@ def positions(height: int, width: int, size: int, stride: int) -> tuple[int, int
     return (height - size) // stride + 1, (width - size) // stride + 1
 
 
-def check_copies(copies: Any, components: int) -> None:
+def check_copies(copies: Copies, components: int) -> None:
     """Raise unless ``copies`` is "score" or a number of components."""
-    if isinstance(copies, str) and copies == "score":
-        return
     whole = isinstance(copies, Integral) and not isinstance(copies, bool)
-    if not whole or not 0 <= copies <= components:
+    if copies != "score" and not (whole and 0 <= int(copies) <= components):
         raise ValueError(
             f"copies must be 'score' or a number from 0 to the {components} components, "
             f"got {copies!r}"
         )
 
 
-def as_images(array: Any, image_shape: tuple[int, ...] | None = None) -> Tensor:
-    """Return images as a float tensor with the channels first.
-
-    Parameters
-    ----------
-    array : array-like of shape (n, height, width), (n, height, width, channels) or (n, features)
-        Bytes (uint8) are divided by 255; other values are taken as they are. Images of shape
-        (n, channels, height, width) are recognised if there are 1, 3 or 4 channels.
-    image_shape : tuple of int, optional
-        (height, width) or (height, width, channels) of flat rows.
-
-    Returns
-    -------
-    Tensor of shape (n, channels, height, width)
-        float32 images.
-
-    Raises
-    ------
-    ValueError
-        If the shape is not one of images, or values are not finite.
-    """
-    array = np.asarray(array)
-    if array.dtype == object or array.dtype.kind not in "buif":
-        raise ValueError(
-            f"images must be numbers, got an array of {array.dtype}; are they all of one size, and "
-            "not sparse?"
-        )
-    if array.ndim == 2:
-        if image_shape is None or len(image_shape) not in (2, 3):
-            raise ValueError(
-                f"flat rows of shape {array.shape} need image_shape=(height, width) or "
-                f"(height, width, channels), got {image_shape!r}"
-            )
-        if math.prod(image_shape) != array.shape[1]:
-            raise ValueError(
-                f"rows have {array.shape[1]} values, but image_shape {tuple(image_shape)} has "
-                f"{math.prod(image_shape)}"
-            )
-        array = array.reshape(len(array), *image_shape)
-    if array.ndim == 3:
-        array = array[..., None]
-    if array.ndim != 4:
-        raise ValueError(
-            "images must have the shape (n, height, width) or (n, height, width, channels), "
-            f"got {array.shape}"
-        )
-    if not channels_first(array.shape):
-        array = array.transpose(0, 3, 1, 2)
-    images = torch.from_numpy(np.array(array, dtype=np.float32, order="C"))
-    if array.dtype == np.uint8:
-        images /= 255
-    elif not bool(images.isfinite().all()):
-        raise ValueError("images contain NaN or infinity")
-    return images
-
-
 def positive(variance: Tensor) -> Tensor:
-    """Return variances with 1 in place of 0, which flat patches have.
-
-    Parameters
-    ----------
-    variance : Tensor
-        Variances.
-
-    Returns
-    -------
-    Tensor
-        Numbers to divide by.
-    """
+    """Return variances to divide by, with 1 in place of 0, which flat patches have."""
     return torch.where(variance > 0, variance, 1.0)
 
 
-def channels_first(shape: tuple[int, ...]) -> bool:
-    """Return whether images of this shape have their channels before height and width.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Shape of an array of images.
-
-    Returns
-    -------
-    bool
-        True for (n, channels, height, width) with 1, 3 or 4 channels, unless the last axis has as
-        few entries.
-
-    Examples
-    --------
-    >>> from tensorswitch.features import channels_first
-    >>> channels_first((100, 3, 32, 32)), channels_first((100, 32, 32, 3))
-    (True, False)
-    """
-    return len(shape) == 4 and shape[1] in CHANNELS and shape[3] not in CHANNELS
+def windows_of(height: int, width: int, grid: int) -> list[Tensor]:
+    """Return the positions in each window of a grid, both numbered in row-major order."""
+    place = torch.arange(height * width, device="cpu").view(height, width)
+    rows, columns = ([round(i * n / grid) for i in range(grid + 1)] for n in (height, width))
+    return [
+        place[top:bottom, left:right].flatten()
+        for top, bottom in pairwise(rows)
+        for left, right in pairwise(columns)
+    ]

@@ -1,4 +1,7 @@
-"""What each pixel contributes to a linear readout of patch features."""
+"""What each pixel contributes to a linear readout of patch features.
+
+φ_wj = (φ / f)_wj Σ_{u ∈ w} h_j(u) c_j(u) / |w|
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tensorswitch.features._bank import PatchBank2d, reduction
+from tensorswitch.features._bank import PatchBank2d
+from tensorswitch.features._images import reduction
 from tensorswitch.features._module import PatchFeatures2d
 
 IMAGES = 16  # at a time: the gates of all positions are held
@@ -14,42 +18,17 @@ IMAGES = 16  # at a time: the gates of all positions are held
 
 @torch.no_grad()
 def pixel_shares(bank: PatchBank2d, images: Tensor, weight: Tensor) -> Tensor:
-    """Divide the outputs of a readout among the pixels.
+    """Divide the outputs of a readout among the pixels: (images, outputs, height, width).
 
     A feature is a power of a sum over the positions of a window. Its share in an output is divided
     among the positions in proportion to what they add to the sum, and that of a position evenly
     among the pixels of its patch. The shares of all pixels add up to the output exactly.
-
-    Parameters
-    ----------
-    bank : PatchBank2d
-        The features.
-    images : Tensor of shape (images, channels, height, width)
-        The images.
-    weight : Tensor of shape (features, outputs)
-        The readout.
-
-    Returns
-    -------
-    Tensor of shape (images, outputs, height, width)
-        Shares, which add up to ``bank(images) @ weight``.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from tensorswitch.features import learn_patch_bank, pixel_shares
-    >>> images = torch.rand(20, 1, 12, 12, generator=torch.Generator().manual_seed(0))
-    >>> bank = learn_patch_bank(images, features=100)
-    >>> weight = torch.ones(bank.out_features, 1)
-    >>> shares = pixel_shares(bank, images, weight)
-    >>> torch.allclose(shares.sum((2, 3)), bank(images) @ weight, rtol=1e-4)
-    True
     """
     height, width = images.shape[2:]
     down, across = reduction(height, width)
     found = []
     for part in images.split(IMAGES):
-        small = bank.reduced(part)
+        small = bank._reduced(part)
         total = small.new_zeros(len(part), weight.shape[1], *small.shape[2:])
         start = 0
         for features in bank.parts:
@@ -70,11 +49,11 @@ def _shares(part: PatchFeatures2d, images: Tensor, weight: Tensor) -> Tensor:
     windows, gates, copies = f.shape[1:]
     slope = torch.where(f == 0, 0, f.abs().pow(part.power - 1))  # φ / f
     p = part.project(images)
-    scores = p @ part.scoring()
+    scores = p @ part._scoring()
     outputs = weight.shape[1]
     shares = p.new_zeros(len(images), outputs, p.shape[1])
     by_window = weight.view(windows, gates, copies, outputs)
-    for w, rows in enumerate(part.window_positions()):
+    for w, rows in enumerate(part._windows()):
         taken = _taken(part, scores[:, rows])  # (images, positions, gates)
         for o in range(outputs):
             v = slope[:, w] * by_window[w, :, :, o]  # (images, gates, copies)

@@ -13,8 +13,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from tensorswitch.features._bank import PatchBank2d, learn_patch_bank
-from tensorswitch.features._module import Copies, as_images
-from tensorswitch.features.pixels import check_pixels, pixel_range
+from tensorswitch.features._images import as_images, check_pixels, pixel_range
+from tensorswitch.features._module import Copies
 
 IMAGES = 512  # converted at a time
 
@@ -38,11 +38,13 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     open_fraction : float, default=0.3
         Share of the patches for which each gate is open.
     floor : float, default=0.3
-        Added to the deviation of each patch, in units of the root mean square deviation.
+        Deviation that is added to that of each patch when it is normalised, in units of the root
+        mean square deviation, so that flat patches stay flat.
     shrinkage : float, default=0.05
-        Added to the variances of the components, in units of their mean.
+        Added to the variances of the components when they are whitened, in units of their mean.
     gates_from : {"clusters", "patches", "random"}, default="clusters"
-        Where gate weights come from; see :func:`learn_patch_features`.
+        Gate weights are the directions of clusters of whitened patches (spherical k-means), single
+        patches, or drawn from a normal distribution. They have unit length.
     grid : int, default=2
         There are ``grid × grid`` windows.
     copies : "score" or int, default="score"
@@ -148,18 +150,7 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return self.n_features_out_
 
     def transform(self, X: Any) -> np.ndarray:
-        """Compute the features.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, height, width), (n, height, width, channels) or (n, features)
-            Images of the size that was learned.
-
-        Returns
-        -------
-        ndarray of shape (n, n_features_out)
-            float32 features.
-        """
+        """Return the features, (n, n_features_out_) in float32, of images as in :meth:`fit`."""
         check_is_fitted(self, "module_")
         check_pixels(*pixel_range(np.asarray(X)), *self._pixels)
         result = np.empty((len(X), self.n_features_out_), dtype=np.float32)

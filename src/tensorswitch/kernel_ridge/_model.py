@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tensorswitch._sparse import dense_rows
+from tensorswitch._memory import dense_rows
 from tensorswitch.kernel_ridge._sensitivity import gradients
 from tensorswitch.kernels import diagonal_factor, equivalent_kernels
 from tensorswitch.linear._loo import Centred

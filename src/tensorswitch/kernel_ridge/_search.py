@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from tensorswitch._threads import threads
+from tensorswitch._process import threads
 from tensorswitch.kernel_ridge._large import Options, solve_large
 from tensorswitch.kernel_ridge._model import KernelModel
 from tensorswitch.kernel_ridge._penalty import PenaltyPath

@@ -37,13 +37,11 @@ from tensorswitch.kernels._inputs import check_depth as check_depth
 from tensorswitch.kernels._inputs import check_kind as check_kind
 from tensorswitch.kernels._inputs import diagonal_factor as diagonal_factor
 from tensorswitch.kernels._tiles import TILE as TILE
-from tensorswitch.kernels._tiles import KernelTiles, kernel_product
+from tensorswitch.kernels._tiles import KernelTiles as KernelTiles
 
 __all__ = [
-    "KernelTiles",
     "equivalent_kernels",
     "finite_kernel",
-    "kernel_product",
     "ntk_kernel",
     "ss_kernel",
     "ts_kernel",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import product
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -10,7 +11,6 @@ import torch
 from torch import Tensor
 
 from tensorswitch._memory import empty
-from tensorswitch._progress import track
 from tensorswitch.kernels._inputs import (
     UnitRows,
     as_tensors,
@@ -19,7 +19,7 @@ from tensorswitch.kernels._inputs import (
     diagonal_factor,
 )
 from tensorswitch.kernels._sweep import sweep
-from tensorswitch.kernels._tiles import TILE
+from tensorswitch.kernels._tiles import tile_size
 from tensorswitch.switches import deep_gates
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 Array = TypeVar("Array", np.ndarray, Tensor)
 
 
-def ss_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: bool = False) -> Array:
-    """Return the scalar switching (ReLU) kernel.
+def ss_kernel(X: Array, Y: Array | None = None, depth: int = 1) -> Array:
+    """Return the scalar switching (ReLU) kernel, Eq. (4), of shape (rows, other rows).
 
     ``‖x‖ ‖y‖ (sin θ + (π − θ) cos θ) / π`` at depth 1: the arc-cosine kernel of degree 1, composed
     ``depth`` times.
@@ -37,25 +37,11 @@ def ss_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: boo
     Parameters
     ----------
     X : array of shape (rows, features)
-        NumPy array, SciPy sparse matrix or torch tensor, of float32 or float64. Integers are taken
-        as float64, narrower types as float32.
+        As in :func:`equivalent_kernels`.
     Y : array of shape (other rows, features), optional
-        By default ``X``; the result is then exactly symmetric.
+        Likewise.
     depth : int, default=1
         Number of hidden layers; 0 is the linear kernel.
-    progress : bool, default=False
-        Whether to show a progress bar.
-
-    Returns
-    -------
-    array of shape (rows, other rows)
-        Kernel matrix, of the type of ``X``.
-
-    References
-    ----------
-    Cho and Saul, Kernel Methods for Deep Learning, NIPS 2009.
-
-    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Eq. (4).
 
     Examples
     --------
@@ -65,32 +51,20 @@ def ss_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: boo
     array([[1.    , 0.3183],
            [0.3183, 1.    ]])
     """
-    return equivalent_kernels(X, Y, depths=[depth], kinds=["ss"], progress=progress)["ss", depth]
+    return equivalent_kernels(X, Y, depths=[depth], kinds=["ss"])["ss", depth]
 
 
-def ts_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: bool = False) -> Array:
-    """Return the tensor switching kernel, ``(1 − θ/π) x·y`` at depth 1.
+def ts_kernel(X: Array, Y: Array | None = None, depth: int = 1) -> Array:
+    """Return the tensor switching kernel, Eq. (5), ``(1 − θ/π) x·y`` at depth 1.
 
     Parameters
     ----------
     X : array of shape (rows, features)
-        NumPy array, SciPy sparse matrix or torch tensor, of float32 or float64. Integers are taken
-        as float64, narrower types as float32.
+        As in :func:`equivalent_kernels`.
     Y : array of shape (other rows, features), optional
-        By default ``X``; the result is then exactly symmetric.
+        Likewise.
     depth : int, default=1
         Number of hidden layers; 0 is the linear kernel.
-    progress : bool, default=False
-        Whether to show a progress bar.
-
-    Returns
-    -------
-    array of shape (rows, other rows)
-        Kernel matrix, of the type of ``X``.
-
-    References
-    ----------
-    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Eq. (5).
 
     Examples
     --------
@@ -100,12 +74,10 @@ def ts_kernel(X: Array, Y: Array | None = None, depth: int = 1, *, progress: boo
     array([[1.  , 0.75],
            [0.75, 2.  ]])
     """
-    return equivalent_kernels(X, Y, depths=[depth], kinds=["ts"], progress=progress)["ts", depth]
+    return equivalent_kernels(X, Y, depths=[depth], kinds=["ts"])["ts", depth]
 
 
-def ntk_kernel(
-    X: Array, Y: Array | None = None, depth: int = 1, *, progress: bool = False
-) -> Array:
+def ntk_kernel(X: Array, Y: Array | None = None, depth: int = 1) -> Array:
     """Return the neural tangent kernel (NTK) of an infinitely wide ReLU network.
 
     ``k_{l+1} = k_SS,l+1 + k_l (1 − θ_l/π)``, for training of all layers. At depth 1 it is the sum
@@ -114,23 +86,11 @@ def ntk_kernel(
     Parameters
     ----------
     X : array of shape (rows, features)
-        NumPy array, SciPy sparse matrix or torch tensor, of float32 or float64. Integers are taken
-        as float64, narrower types as float32.
+        As in :func:`equivalent_kernels`.
     Y : array of shape (other rows, features), optional
-        By default ``X``; the result is then exactly symmetric.
+        Likewise.
     depth : int, default=1
         Number of hidden layers; 0 is the linear kernel.
-    progress : bool, default=False
-        Whether to show a progress bar.
-
-    Returns
-    -------
-    array of shape (rows, other rows)
-        Kernel matrix, of the type of ``X``.
-
-    References
-    ----------
-    Jacot, Gabriel and Hongler, Neural Tangent Kernel, NeurIPS 2018, arXiv:1806.07572.
 
     Examples
     --------
@@ -140,7 +100,7 @@ def ntk_kernel(
     array([[2.    , 0.3183],
            [0.3183, 2.    ]])
     """
-    return equivalent_kernels(X, Y, depths=[depth], kinds=["ntk"], progress=progress)["ntk", depth]
+    return equivalent_kernels(X, Y, depths=[depth], kinds=["ntk"])["ntk", depth]
 
 
 def equivalent_kernels(
@@ -150,7 +110,6 @@ def equivalent_kernels(
     depths: Iterable[int] = (1,),
     kinds: Iterable[str] = ("ss", "ts"),
     dtype: torch.dtype | None = None,
-    progress: bool = False,
 ) -> dict[tuple[str, int], Array]:
     """Return kernels of several kinds and depths, for little more time than the deepest one alone.
 
@@ -168,8 +127,6 @@ def equivalent_kernels(
     dtype : torch.dtype, optional
         Data type of the results. By default that of ``X``, which is the type of the computation
         in any case.
-    progress : bool, default=False
-        Whether to show a progress bar.
 
     Returns
     -------
@@ -182,10 +139,6 @@ def equivalent_kernels(
     ValueError
         If a kind is unknown, a depth is negative, shapes do not agree, or an input contains NaN or
         infinity.
-
-    References
-    ----------
-    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 3.
 
     Examples
     --------
@@ -209,16 +162,21 @@ def equivalent_kernels(
     }
     left = UnitRows(x)
     right = left if Y is None else UnitRows(y)
-    size = max(128, min(TILE, (1 << 20) // max(1, x.shape[1])))  # smaller where rows are long
-    tiles = [
-        (i, j)
-        for i in range(0, len(x), size)
-        for j in range(0, len(y), size)
-        if Y is not None or i <= j
-    ]
-
-    for i, j in track(tiles, len(tiles), "kernel", progress):
-        _tile(left, right, i, j, size, Y is None, results)
+    size = tile_size(x.shape[1])
+    for i, j in product(range(0, len(x), size), range(0, len(y), size)):
+        if Y is None and i > j:  # written with its mirror image
+            continue
+        rows, columns = slice(i, i + size), slice(j, j + size)
+        a_norm, b_norm = left.norms[rows], right.norms[columns].t()
+        for kind, depth, value in sweep(left[rows], right[columns], results):
+            value.mul_(a_norm).mul_(b_norm)
+            if Y is None and i == j:
+                value = value.triu(1)
+                value += value.t().clone()
+                value.diagonal().copy_(left.squares[rows] * diagonal_factor(kind, depth))
+            results[kind, depth][rows, columns] = value
+            if Y is None and i != j:
+                results[kind, depth][columns, rows] = value.t()
     return {
         key: value if isinstance(X, Tensor) else value.numpy() for key, value in results.items()
     }
@@ -246,10 +204,6 @@ def finite_kernel(network: TensorSwitching, X: Array, Y: Array | None = None) ->
     array of shape (rows, other rows)
         Kernel matrix, of the type of ``X``.
 
-    References
-    ----------
-    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 3.
-
     Examples
     --------
     >>> import torch
@@ -268,25 +222,3 @@ def finite_kernel(network: TensorSwitching, X: Array, Y: Array | None = None) ->
     for a, b in zip(*(deep_gates(rows, weights, network.switch) for rows in (x, y)), strict=True):
         result *= (2 / a.shape[1]) * (a.to(result) @ b.to(result).t())
     return result if isinstance(X, Tensor) else result.numpy()
-
-
-def _tile(
-    left: UnitRows,
-    right: UnitRows,
-    i: int,
-    j: int,
-    size: int,
-    symmetric: bool,
-    results: dict[tuple[str, int], Tensor],
-) -> None:
-    rows, columns = slice(i, i + size), slice(j, j + size)
-    a_norm, b_norm = left.norms[rows], right.norms[columns].t()
-    for kind, depth, value in sweep(left[rows], right[columns], results):
-        value.mul_(a_norm).mul_(b_norm)
-        if symmetric and i == j:
-            value = value.triu(1)
-            value += value.t().clone()
-            value.diagonal().copy_(left.squares[rows] * diagonal_factor(kind, depth))
-        results[kind, depth][rows, columns] = value
-        if symmetric and i != j:
-            results[kind, depth][columns, rows] = value.t()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tensorswitch._checks import from_numpy
-from tensorswitch._sparse import dense_rows
+from tensorswitch._memory import dense_rows
 
 UNIT_BYTES = 1 << 25  # unit vectors larger than this are recomputed for each tile
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,7 +20,10 @@ from tensorswitch.kernels._sweep import sweep
 
 TILE = 768  # rows and columns of a tile: fits in cache, yet large compared to the call overhead
 
-Array = TypeVar("Array", np.ndarray, Tensor)
+
+def tile_size(features: int) -> int:
+    """Return the rows and columns of a tile, fewer where rows are long."""
+    return max(128, min(TILE, (1 << 20) // max(1, features)))
 
 
 class KernelTiles:
@@ -33,26 +34,7 @@ class KernelTiles:
     Tiles are made, used and dropped in each product, or kept, which takes half the memory of the
     matrix and makes further products about ten times as fast.
 
-    Parameters
-    ----------
-    X : Tensor of shape (rows, features)
-        Rows, in float32 or float64.
-    kind : {"ss", "ts", "ntk"}, default="ts"
-        Kind of kernel.
-    depth : int, default=1
-        Number of hidden layers; 0 is the linear kernel.
-    keep : bool, default=False
-        Whether to keep the tiles after the first product.
-    part, parts : int, default=0 and 1
-        Which part of the tiles to take, and the number of parts. Products of all parts add up.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from tensorswitch.kernels import KernelTiles
-    >>> KernelTiles(torch.eye(2)) @ torch.ones(2, 1)
-    tensor([[1.],
-            [1.]])
+    Of several ``parts``, each takes its share of the tiles; products of all parts add up.
     """
 
     def __init__(
@@ -73,29 +55,14 @@ class KernelTiles:
         self._diagonal = self._rows.squares * diagonal_factor(*self._key) if part == 0 else None
         self._keep = keep
         self._kept: list[tuple[slice, slice, Tensor]] | None = None
-        self._size = max(128, min(TILE, (1 << 20) // max(1, x.shape[1])))
+        self._size = tile_size(x.shape[1])
         starts = range(0, len(x), self._size)
         pairs = [(i, j) for i in starts for j in starts if i <= j]
         self._places = pairs[part::parts]
 
     @staticmethod
     def kept_bytes(rows: int, dtype: torch.dtype, parts: int = 1) -> int:
-        """Return the memory that kept tiles take.
-
-        Parameters
-        ----------
-        rows : int
-            Number of rows.
-        dtype : torch.dtype
-            Type of the rows.
-        parts : int, default=1
-            Number of parts.
-
-        Returns
-        -------
-        int
-            Bytes.
-        """
+        """Return the bytes that kept tiles take."""
         return (rows * (rows + TILE) // 2 * dtype.itemsize) // parts
 
     def __matmul__(self, v: Tensor) -> Tensor:
@@ -141,44 +108,3 @@ class KernelTiles:
         for pair in self._places:
             a, b = (slice(i, min(i + self._size, rows)) for i in pair)
             yield a, b
-
-
-@torch.no_grad()
-def kernel_product(
-    X: Array, V: Array, kind: str = "ts", depth: int = 1, *, part: int = 0, parts: int = 1
-) -> Array:
-    """Return ``K(X, X) V`` tile by tile, without storing the kernel matrix.
-
-    Each tile above the diagonal is also used for its mirror image below it. The tiles can be
-    divided into ``parts``, whose results add up to the product.
-
-    Parameters
-    ----------
-    X : array of shape (rows, features)
-        NumPy array or torch tensor of float32 or float64.
-    V : array of shape (rows, columns)
-        Array of the same type.
-    kind : {"ss", "ts", "ntk"}, default="ts"
-        Kind of kernel.
-    depth : int, default=1
-        Number of hidden layers; 0 is the linear kernel.
-    part, parts : int, default=0 and 1
-        Which part of the product to compute, and the number of parts.
-
-    Returns
-    -------
-    array of shape (rows, columns)
-        The product, of the type of ``X``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tensorswitch.kernels import kernel_product
-    >>> kernel_product(np.eye(2), np.ones((2, 1)))
-    array([[1.],
-           [1.]])
-    """
-    x = as_tensor("X", X)
-    v = as_tensor("V", V).to(x)
-    result = KernelTiles(x, kind, depth, part=part, parts=parts) @ v
-    return result if isinstance(X, Tensor) else result.numpy()

@@ -1,6 +1,6 @@
 """The networks of the paper, scalar (SS) and tensor switching (TS), and their files."""
 
-from tensorswitch.models._files import load_model, save_model
-from tensorswitch.models._networks import KINDS, Network, cnn, mlp
+from tensorswitch.models._networks import KINDS as KINDS
+from tensorswitch.models._networks import Network, cnn, load_model, mlp, save_model
 
-__all__ = ["KINDS", "Network", "cnn", "load_model", "mlp", "save_model"]
+__all__ = ["Network", "cnn", "load_model", "mlp", "save_model"]

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from numbers import Integral
-from typing import Any, Self
+from pathlib import Path
+from typing import Self
 
 import torch
 from torch import nn
@@ -30,7 +31,7 @@ from torch import nn
 from tensorswitch._checks import check_positive
 from tensorswitch._memory import check_memory
 from tensorswitch.nn import JointSwitching, SwitchedConv2d, SwitchedLinear, TensorSwitching
-from tensorswitch.persistence import DAMAGES, saved_as
+from tensorswitch.persistence import DAMAGES, State, load, save, saved_as
 
 KINDS = ("ss", "ts-lrc", "ts-ibp-lrc", "ts-ibp", "ss+ts")
 MOST_LAYERS = 10_000  # more would take minutes to build
@@ -59,9 +60,9 @@ class Network(nn.Sequential):
     ('Network', 'ts-lrc')
     """
 
-    description: dict[str, Any]
+    description: State
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """Return the description and the weights; raise if it would not build these layers."""
         if not isinstance(getattr(self, "description", None), dict):
             raise ValueError(f"the network has no description of how it was built; {ADVICE}")
@@ -75,7 +76,7 @@ class Network(nn.Sequential):
         return {"description": self.description, "weights": dict(self.state_dict())}
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
+    def from_state(cls, state: State) -> Self:
         """Build the network of a state."""
         try:
             with torch.device("meta"):  # allocate nothing before the sizes are known to agree
@@ -96,7 +97,7 @@ def mlp(
     ts_layers: Collection[int] | None = None,
     bias: bool = False,
 ) -> Network:
-    """Build a fully connected network with ``depth`` hidden layers.
+    """Build a fully connected network with ``depth`` hidden layers and new weights.
 
     Parameters
     ----------
@@ -114,11 +115,6 @@ def mlp(
         Which hidden layers are TS, counted from 1; the others are SS. By default all.
     bias : bool, default=False
         Whether layers and readout have biases. Those of the paper have none.
-
-    Returns
-    -------
-    Network
-        The network, with new weights.
 
     Examples
     --------
@@ -189,11 +185,6 @@ def cnn(
         Blocks, counted from 1, whose last convolution and pooling are replaced by a TS convolution
         with max pooling.
 
-    Returns
-    -------
-    Network
-        The network, with new weights.
-
     Examples
     --------
     >>> import torch
@@ -247,7 +238,7 @@ def cnn(
     return network
 
 
-def build(description: dict[str, Any]) -> Network:
+def build(description: State) -> Network:
     """Build the network of a description, as of a file."""
     arguments = dict(description)
     builders: dict[str, Callable[..., Network]] = {"mlp": mlp, "cnn": cnn}
@@ -357,3 +348,57 @@ def _glorot(layer: nn.Linear | nn.Conv2d) -> nn.Module:
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
     return layer
+
+
+def save_model(network: Network, path: str | Path, **notes: object) -> None:
+    """Write a network to a safetensors file, atomically.
+
+    Parameters
+    ----------
+    network : Network
+        Network of :func:`~tensorswitch.models.mlp` or :func:`~tensorswitch.models.cnn`.
+    path : str or Path
+        File to write.
+    **notes : object
+        What to store with it, such as the preparation of its inputs: plain values, arrays and
+        tensors, which :func:`tensorswitch.persistence.load_with_notes` returns.
+
+    Raises
+    ------
+    ValueError
+        If layers were added, removed or changed since the network was built, so that the file
+        would not be read as this network.
+    """
+    if not isinstance(network, Network):
+        raise TypeError(f"only networks of mlp or cnn can be saved, got {type(network)}; {ADVICE}")
+    save(network, path, **notes)
+
+
+def load_model(path: str | Path) -> Network:
+    """Read a network from a file written by :func:`save_model`.
+
+    Nothing is unpickled, so that files from untrusted sources cannot run code.
+
+    Parameters
+    ----------
+    path : str or Path
+        File to read.
+
+    Returns
+    -------
+    Network
+        The network, with the weights of the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import torch
+    >>> from tensorswitch.models import load_model, mlp, save_model
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(mlp(4, 2, depth=1, width=3), f"{folder}/model.safetensors")
+    ...     network = load_model(f"{folder}/model.safetensors")
+    >>> network(torch.zeros(1, 4)).shape
+    torch.Size([1, 2])
+    """
+    network: Network = load(path, Network)
+    return network

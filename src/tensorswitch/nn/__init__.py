@@ -10,11 +10,11 @@ References
 Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087.
 """
 
-from tensorswitch.nn._compressed import CompressedSwitching
+from tensorswitch.nn._base import evaluating as evaluating
 from tensorswitch.nn._conv import SwitchedConv2d
 from tensorswitch.nn._convert import convert
 from tensorswitch.nn._deep import TensorSwitching
-from tensorswitch.nn._joint import JointSwitching
+from tensorswitch.nn._joint import CompressedSwitching, JointSwitching
 from tensorswitch.nn._linear import SwitchedLinear
 from tensorswitch.nn._onnx import to_onnx
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from inspect import signature
 from typing import Any, Self
 
 import torch
@@ -13,8 +16,9 @@ from torch.nn import functional as F
 
 from tensorswitch._checks import check_dtype_device, check_floating
 from tensorswitch._memory import check_memory
-from tensorswitch.nn._relu import bias_or_zeros
-from tensorswitch.switches import Switch, as_switch
+from tensorswitch.inverted import with_pseudo_gradients
+from tensorswitch.switched import switched_linear
+from tensorswitch.switches import Routes, Switch, as_switch
 
 
 class Switching(nn.Module):
@@ -51,6 +55,14 @@ class Switching(nn.Module):
         tracing = not torch.compiler.is_compiling() and is_tracing()
         return scores.requires_grad and not tracing
 
+    def extra_repr(self) -> str:
+        """Return the settings shown by ``repr``."""
+        names = [n for n in signature(type(self)).parameters if n not in ("device", "dtype")]
+        values = {n: getattr(self, n) for n in names}
+        shown = {n: v is not None if n.endswith("bias") else v for n, v in values.items()}
+        quoted = {n: repr(v) if isinstance(v, str) else v for n, v in shown.items()}
+        return ", ".join(f"{n}={v}" for n, v in quoted.items())
+
     def _reset(self, gate_weights: Sequence[Tensor], zeros: Sequence[Tensor | None]) -> None:
         for w in gate_weights:
             nn.init.xavier_uniform_(w)
@@ -60,24 +72,6 @@ class Switching(nn.Module):
         for parameter in (self.bias, *zeros):
             if parameter is not None:
                 nn.init.zeros_(parameter)
-
-    def _flat(self, x: Tensor, *tail: int) -> tuple[Tensor, tuple[int, ...]]:
-        """Return the input with its leading axes folded into one, and the sizes of these axes."""
-        check_floating("input", x)
-        names = ("in_channels", "height", "width") if len(tail) == 3 else ("in_features",)
-        if x.dim() < len(tail):
-            raise ValueError(
-                f"input must end in the axes ({', '.join(names)}), got shape {tuple(x.shape)}"
-            )
-        axis = x.dim() - len(tail)
-        if x.shape[axis] != tail[0]:
-            raise ValueError(
-                f"input has size {x.shape[axis]} on axis {axis} ({names[0]}), "
-                f"expected {tail[0]}; its shape is {tuple(x.shape)}"
-            )
-        check_dtype_device("input", x, "weight", self.weight)
-        lead = tuple(x.shape[:axis])
-        return (x if axis == 1 else x.reshape(math.prod(lead), *x.shape[axis:])), lead
 
 
 class OneLayer(Switching):
@@ -119,6 +113,36 @@ class OneLayer(Switching):
     def reset_parameters(self) -> None:
         """Draw new weights and set the biases to zero."""
         self._reset([self.gate_weight], [self.gate_bias, self.constant])
+
+    def _read(
+        self, x: Tensor, scores: Tensor, gates: Tensor, routes: Routes | None = None
+    ) -> Tensor:
+        """Return the output rows of the copies that take the routes, by default to their own row.
+
+        y_t = Σ_p Σ_j h_pj V_jᵀ [x_source(p), 1] + bias        over the pairs p of target t
+        """
+        gates, scale = self._dropped(gates)
+        if scale != 1:
+            x, scores = x * scale, scores * scale
+            routes = None if routes is None else replace(routes, gates=gates)
+        source, target = (None, None) if routes is None else (routes.source, routes.target)
+        weight = self.weight.flatten(1, -2)
+        y = switched_linear(x, gates if routes is None else routes, weight, self.bias)
+        if self.constant is not None:
+            added = (gates.to(y.dtype) * scale) @ self.constant
+            y = y + added if target is None else y.index_add(0, target, added)
+        if not self._learns(scores):
+            return y
+        return with_pseudo_gradients(
+            y,
+            [scores if source is None else scores.index_select(0, source)],
+            [gates],
+            weight,
+            [self.gate_weight.flatten(1)],
+            target,
+            gate_bias=self.gate_bias,
+            constant=self.constant,
+        )
 
     def _dropped(self, gates: Tensor) -> tuple[Tensor, float]:
         """Return the gates after dropout, and the factor that keeps the mean of the output."""
@@ -164,8 +188,58 @@ class OneLayer(Switching):
             self.bias.copy_(bias_or_zeros(output))
         return self
 
-    def _settings(self) -> str:
-        return (
-            f"learn_gates={self.learn_gates!r}, gate_bias={self.gate_bias is not None}, "
-            f"dropout={self.dropout}"
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Put a module in evaluation mode, and each of its parts back to its own mode after."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
+
+
+def fold_rows(x: Tensor, weight: Tensor, *tail: int) -> tuple[Tensor, tuple[int, ...]]:
+    """Return the input with its leading axes folded into one, and the sizes of these axes.
+
+    The other axes are ``in_features``, or ``in_channels``, height and width, and the first of them
+    has the size ``tail[0]``.
+    """
+    check_floating("input", x)
+    names = ("in_channels", "height", "width") if len(tail) == 3 else ("in_features",)
+    if x.dim() < len(tail):
+        raise ValueError(
+            f"input must end in the axes ({', '.join(names)}), got shape {tuple(x.shape)}"
         )
+    axis = x.dim() - len(tail)
+    if x.shape[axis] != tail[0]:
+        raise ValueError(
+            f"input has size {x.shape[axis]} on axis {axis} ({names[0]}), "
+            f"expected {tail[0]}; its shape is {tuple(x.shape)}"
+        )
+    check_dtype_device("input", x, "weight", weight)
+    lead = tuple(x.shape[:axis])
+    return (x if axis == 1 else x.reshape(math.prod(lead), *x.shape[axis:])), lead
+
+
+def check_relu_layers(hidden: Sequence[nn.Linear], output: nn.Linear) -> None:
+    """Raise unless the layers form a network."""
+    names = [f"hidden layer {i}" for i in range(1, len(hidden) + 1)]
+    if len(hidden) == 1:
+        names = ["hidden"]
+    for name, layer in zip([*names, "output"], [*hidden, output], strict=True):
+        if not isinstance(layer, nn.Linear):
+            raise TypeError(f"{name} must be a torch.nn.Linear, got {type(layer).__name__}")
+    for name, layer, above in zip(names, hidden, [*hidden[1:], output], strict=True):
+        if layer.out_features != above.in_features:
+            raise ValueError(
+                f"{name} has out_features {layer.out_features} but "
+                f"the layer above it has in_features {above.in_features}"
+            )
+
+
+def bias_or_zeros(layer: nn.Linear | nn.Conv2d) -> Tensor:
+    """Return the bias of a layer, zeros if it has none."""
+    return layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias

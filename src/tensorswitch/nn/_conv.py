@@ -1,19 +1,16 @@
-"""The TS layer on the patches of images."""
+"""The TS layer on the patches of images.
+
+y(u) = Σ_j H(w_j · p(u)) V_jᵀ p(u) + bias        for the patch p(u) at each position u
+"""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from dataclasses import replace
-from numbers import Integral
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tensorswitch._checks import check_positive
-from tensorswitch.inverted import with_pseudo_gradients
-from tensorswitch.nn._base import OneLayer
-from tensorswitch.switched import switched_linear
+from tensorswitch._checks import check_positive, pair
+from tensorswitch.nn._base import OneLayer, fold_rows
 from tensorswitch.switches import MaxPool2d, Routes, Switch
 
 
@@ -21,7 +18,7 @@ class SwitchedConv2d(OneLayer):
     """Apply ``y = Σ_j H(w_j · p) V_jᵀ p + bias`` to every patch ``p`` of an image.
 
     With ``pool``, the gate scores are max pooled: in each window, a unit copies the patch at the
-    position where its score is highest.
+    position where its score is highest (Sec. 2.2, footnote).
 
     Parameters
     ----------
@@ -40,21 +37,16 @@ class SwitchedConv2d(OneLayer):
     bias : bool, default=True
         Whether to add a learned bias.
     switch : Switch or {"relu", "none", "maxout", "maxout:PIECES"}, default="relu"
-        Rule that opens the gates; see :func:`tensorswitch.switches.as_switch`.
+        As in :class:`SwitchedLinear`.
     pool : int or tuple of (int, int), optional
         Window of the max pooling, which is also its stride. The winning patch is copied only if
         the switch opens the gate there. By default every patch is copied to its own position.
     learn_gates : {None, "ibp"}, default=None
         As in :class:`SwitchedLinear`.
-    gate_bias : bool, default=False
+    gate_bias, dropout : default=False and 0.0
         As in :class:`SwitchedLinear`.
-    dropout : float, default=0.0
-        Probability that an open gate closes in training mode. The other copies are divided by one
-        minus this probability, as in :class:`torch.nn.Dropout` of the units.
-    device : torch.device or str, optional
-        Device of the parameters.
-    dtype : torch.dtype, optional
-        Data type of the parameters.
+    device, dtype : optional
+        Device and data type of the parameters.
 
     Attributes
     ----------
@@ -68,11 +60,6 @@ class SwitchedConv2d(OneLayer):
         Gate biases ``b_j``.
     constant : Parameter of shape (gates, out_channels) or None
         Analysis weights of the constant 1 in the copies: what each open unit adds to the output.
-
-    References
-    ----------
-    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 2.2 (footnote on max
-    pooling) and Sec. 4.3.
 
     Examples
     --------
@@ -104,9 +91,9 @@ class SwitchedConv2d(OneLayer):
         super().__init__()
         check_positive(in_channels=in_channels, gates=gates, out_channels=out_channels)
         self.in_channels, self.out_channels = in_channels, out_channels
-        self.kernel_size, self.stride = _pair("kernel_size", kernel_size), _pair("stride", stride)
-        self.padding = _pair("padding", padding, least=0)
-        self.pool = None if pool is None else _pair("pool", pool)
+        self.kernel_size, self.stride = pair("kernel_size", kernel_size), pair("stride", stride)
+        self.padding = pair("padding", padding, least=0)
+        self.pool = None if pool is None else pair("pool", pool)
         patch, settings = (
             (in_channels, *self.kernel_size),
             (switch, learn_gates, gate_bias, dropout),
@@ -114,62 +101,21 @@ class SwitchedConv2d(OneLayer):
         self._build(patch, gates, out_channels, bias, *settings, device=device, dtype=dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute the output of the layer.
+        """Return the output, (..., out_channels, out height, out width), for images.
 
-        Parameters
-        ----------
-        x : Tensor of shape (..., in_channels, height, width)
-            Images.
-
-        Returns
-        -------
-        Tensor of shape (..., out_channels, out height, out width)
-            Output; its height and width are those of a convolution, divided by ``pool``.
+        Its height and width are those of a convolution, divided by ``pool``.
         """
-        x, lead = self._flat(x, self.in_channels, 0, 0)
-        patches, scores, routes, (height, width) = self.route(x)
-        gates, scale = self._dropped(routes.gates)
-        if scale != 1:
-            routes, patches, scores = replace(routes, gates=gates), patches * scale, scores * scale
-        y = self._read(patches, routes, scale)
-        if self._learns(scores):
-            if routes.source is not None:
-                scores = scores.index_select(0, routes.source)
-            y = with_pseudo_gradients(
-                y,
-                [scores],
-                [routes.gates],
-                self.weight.flatten(1, 3),
-                [self.gate_weight.flatten(1)],
-                routes.target,
-                gate_bias=self.gate_bias,
-                constant=self.constant,
-            )
+        x, lead = fold_rows(x, self.weight, self.in_channels, 0, 0)
+        patches, scores, routes, (height, width) = self._route(x)
+        y = self._read(patches, scores, routes.gates, routes)
         y = y.view(-1, height, width, self.out_channels).permute(0, 3, 1, 2)
         # As nn.Conv2d: in channels-last, which the rows have, only if the input is.
         if x.is_contiguous() or not x.is_contiguous(memory_format=torch.channels_last):
             y = y.contiguous()
         return y if len(lead) == 1 else y.reshape(*lead, *y.shape[1:])
 
-    def route(self, x: Tensor) -> tuple[Tensor, Tensor, Routes, tuple[int, int]]:
-        """Return the patches of images and where they go.
-
-        Parameters
-        ----------
-        x : Tensor of shape (images, in_channels, height, width)
-            Images.
-
-        Returns
-        -------
-        patches : Tensor of shape (images · positions, in_channels · kernel area)
-            The patches.
-        scores : Tensor of shape (images · positions, gates)
-            Their gate scores.
-        routes : Routes
-            From patches to output positions.
-        size : tuple of (int, int)
-            Height and width of the output.
-        """
+    def _route(self, x: Tensor) -> tuple[Tensor, Tensor, Routes, tuple[int, int]]:
+        """Return patches and their gate scores, a row each, their routes and the output size."""
         height, width = self._positions(x)
         patches = F.unfold(x, self.kernel_size, padding=self.padding, stride=self.stride)
         patches = patches.transpose(1, 2).reshape(-1, patches.shape[1])
@@ -195,23 +141,6 @@ class SwitchedConv2d(OneLayer):
             )
         return height, width
 
-    def _read(self, patches: Tensor, routes: Routes, scale: float) -> Tensor:
-        """Return the output rows of the copies that take the routes."""
-        y = switched_linear(patches, routes, self.weight.flatten(1, 3), self.bias)
-        if self.constant is None:
-            return y
-        added = (routes.gates.to(y.dtype) * scale) @ self.constant
-        return y + added if routes.target is None else y.index_add(0, routes.target, added)
-
-    def extra_repr(self) -> str:
-        """Return the settings shown by ``repr``."""
-        return (
-            f"in_channels={self.in_channels}, gates={self.gates}, "
-            f"out_channels={self.out_channels}, kernel_size={self.kernel_size}, "
-            f"stride={self.stride}, padding={self.padding}, bias={self.bias is not None}, "
-            f"switch={self.switch}, pool={self.pool}, {self._settings()}"
-        )
-
     @classmethod
     @torch.no_grad()
     def from_relu(
@@ -225,40 +154,8 @@ class SwitchedConv2d(OneLayer):
     ) -> SwitchedConv2d:
         """Return the layer that computes ``output(max_pool2d(relu(hidden(x)), pool))``.
 
-        Parameters
-        ----------
-        hidden : torch.nn.Conv2d
-            Hidden layer, without groups or dilation.
-        output : torch.nn.Conv2d
-            Readout with a 1×1 kernel.
-        pool : int or tuple of (int, int), optional
-            Window of the max pooling, which is also its stride.
-        learn_gates : {None, "ibp"}, default=None
-            As in :class:`SwitchedConv2d`.
-        dropout : float, default=0.0
-            Dropout before ``output``.
-
-        Returns
-        -------
-        SwitchedConv2d
-            The converted layer, with copies of the weights. It has gate biases if ``hidden`` has a
-            bias.
-
-        Raises
-        ------
-        ValueError
-            If the layers are of another kind, or their sizes do not agree.
-
-        Examples
-        --------
-        >>> import torch
-        >>> from torch import nn
-        >>> from tensorswitch import SwitchedConv2d
-        >>> hidden, output = nn.Conv2d(2, 4, 3), nn.Conv2d(4, 3, 1)
-        >>> x = torch.randn(1, 2, 6, 6)
-        >>> layer = SwitchedConv2d.from_relu(hidden, output)
-        >>> torch.allclose(layer(x), output(hidden(x).relu()), atol=1e-5)
-        True
+        ``hidden`` has neither groups nor dilation, and ``output`` a 1×1 kernel. The layer has gate
+        biases if ``hidden`` has a bias. ``dropout`` is that before ``output``. Weights are copied.
         """
         check_convolution("hidden", hidden)
         check_convolution("output", output)
@@ -299,12 +196,3 @@ def check_convolution(name: str, layer: nn.Conv2d) -> None:
             raise ValueError(f"{name} has {setting}={value!r}; only {wanted!r} can be converted")
     if isinstance(layer.padding, str):
         raise ValueError(f"{name} has padding={layer.padding!r}; give the padding as a number")
-
-
-def _pair(name: str, value: int | tuple[int, int], least: int = 1) -> tuple[int, int]:
-    pair = tuple(value) if isinstance(value, Sequence) else (value, value)
-    if len(pair) != 2 or not all(isinstance(v, Integral) and v >= least for v in pair):
-        raise ValueError(
-            f"{name} must be an integer or a pair of integers of at least {least}, got {value!r}"
-        )
-    return int(pair[0]), int(pair[1])

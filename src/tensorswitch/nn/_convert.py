@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias, TypeVar
 
 import torch
 from torch import fx, nn
@@ -14,14 +14,15 @@ from torch.nn.utils import fusion
 
 from tensorswitch._checks import check_positive
 from tensorswitch.nn._base import Switching
-from tensorswitch.nn._compressed import CompressedSwitching
 from tensorswitch.nn._conv import check_convolution
 from tensorswitch.nn._converted import convolution_below, readout_below
-from tensorswitch.nn._joint import JointSwitching
+from tensorswitch.nn._joint import CompressedSwitching, JointSwitching
 from tensorswitch.nn._linear import SwitchedLinear
 
 RELU = (F.relu, torch.relu, F.relu_, torch.relu_, "relu", "relu_")
 FLATTEN = (torch.flatten, "flatten")
+Norm: TypeAlias = nn.BatchNorm1d | nn.BatchNorm2d
+Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
 
 
 @dataclass
@@ -31,7 +32,7 @@ class _Match:
     hidden: fx.Node
     output: fx.Node
     between: list[fx.Node]
-    norm: Any = None
+    norm: Norm | None = None
     pool: tuple[int, int] | None = None
     dropout: float = 0.0
     flat: bool = False
@@ -192,7 +193,7 @@ def _check_weights_are_its_own(network: fx.GraphModule, match: _Match) -> None:
 def _check_hooks(network: fx.GraphModule, match: _Match) -> None:
     """Raise if a module of the match has forward hooks, which the TS layer would not call."""
     for node in (match.hidden, *match.between, match.output):
-        layer: Any = _module(network, node)
+        layer = _module(network, node)
         if layer is not None and (layer._forward_hooks or layer._forward_pre_hooks):
             raise _RefusedError(f"{node.target!r} has forward hooks")
 
@@ -216,7 +217,7 @@ def _step(match: _Match, node: fx.Node, layer: nn.Module | None, relu: bool) -> 
     # Fused into the hidden layer, a norm comes before the pooling; with a negative scale, the
     # maximum would then be another.
     first = not relu and match.norm is None and match.pool is None and not match.flat
-    if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d) and first:
+    if isinstance(layer, Norm) and first:
         if layer.running_mean is None:
             raise _RefusedError(f"{node.target!r} keeps no running statistics")
         match.norm = layer
@@ -254,7 +255,7 @@ def _window(layer: nn.MaxPool2d) -> tuple[int, int]:
 def _is_flatten(node: fx.Node, layer: nn.Module | None) -> bool:
     if isinstance(layer, nn.Flatten):
         return layer.start_dim == 1 and layer.end_dim == -1
-    given: dict[str, Any] = dict(zip(("start_dim", "end_dim"), node.args[1:], strict=False))
+    given: dict[str, object] = dict(zip(("start_dim", "end_dim"), node.args[1:], strict=False))
     start_end = {"start_dim": 0, "end_dim": -1, **given, **node.kwargs}
     return layer is None and node.target in FLATTEN and start_end == {"start_dim": 1, "end_dim": -1}
 
@@ -301,7 +302,7 @@ def _build(network: fx.GraphModule, match: _Match, rank: int | None) -> nn.Modul
     return readout_below(hidden, output, match.pool, match.dropout)
 
 
-def _evaluating(layer: Any, norm: Any) -> tuple[Any, Any]:
+def _evaluating(layer: Layer, norm: Norm) -> tuple[Layer, Norm]:
     """Return copies in evaluation mode, so that layers that are refused later stay as they are."""
     layer, norm = copy.deepcopy(layer).eval(), copy.deepcopy(norm).eval()
     if norm.weight is None:  # a norm without scale and shift

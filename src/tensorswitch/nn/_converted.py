@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tensorswitch.nn._base import bias_or_zeros
 from tensorswitch.nn._conv import SwitchedConv2d
-from tensorswitch.nn._relu import bias_or_zeros
 from tensorswitch.switched import switched_linear
 
 
@@ -60,7 +60,7 @@ class SwitchedReadout2d(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return one row of outputs per image."""
-        patches, _, routes, _ = self.gates.route(x)
+        patches, _, routes, _ = self.gates._route(x)
         if routes.source is not None:
             patches = patches.index_select(0, routes.source)
         images, positions = x.shape[0], self.weight.shape[0]

@@ -1,9 +1,11 @@
-"""Deep TS networks."""
+"""Deep TS networks.
+
+y = W_Z vec(Z_L) + bias,        Z_L = H(W_L x_{L-1}) ⊗ … ⊗ H(W_1 x) ⊗ x
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,14 +13,13 @@ from torch.nn import functional as F
 
 from tensorswitch._checks import check_positive
 from tensorswitch.inverted import with_pseudo_gradients
-from tensorswitch.nn._base import Switching
-from tensorswitch.nn._relu import bias_or_zeros, check_relu_layers
+from tensorswitch.nn._base import Switching, bias_or_zeros, check_relu_layers, fold_rows
 from tensorswitch.switched import switched_linear
 from tensorswitch.switches import Switch, as_switch, combine_gates
 
 
 class TensorSwitching(Switching):
-    """Apply a linear readout to the deep TS tensor of the input.
+    """Apply a linear readout to the deep TS tensor of the input (Eq. 3).
 
     ``y = W_Z vec(Z_L) + bias`` with ``Z_L = H(W_L x_{L-1}) ⊗ … ⊗ H(W_1 x) ⊗ x``. The gates are
     those of the scalar network with the same gate weights, ``x_l = max(0, W_l x_{l-1})`` for the
@@ -36,18 +37,15 @@ class TensorSwitching(Switching):
     bias : bool, default=True
         Whether to add a learned bias.
     switch : Switch or {"relu", "none", "maxout", "maxout:PIECES"}, default="relu"
-        Rule that opens the gates; see :func:`tensorswitch.switches.as_switch`.
+        As in :class:`SwitchedLinear`.
     learn_gates : {None, "ibp"}, default=None
-        None keeps the gates fixed, without gradient and weight decay. ``"ibp"`` trains them by
-        inverted backpropagation.
+        As in :class:`SwitchedLinear`.
     gate_bias : bool, default=False
         Whether gates have biases, ``h_l = H(W_l x_{l-1} + b_l)``. A constant 1 then joins the
         inputs and the units of every layer but the last: ``Z_L = h_L ⊗ [h_{L-1}, 1] ⊗ … ⊗ [h_1, 1]
         ⊗ [x, 1]``. The biases start at zero. The paper has none.
-    device : torch.device or str, optional
-        Device of the parameters.
-    dtype : torch.dtype, optional
-        Data type of the parameters.
+    device, dtype : optional
+        Device and data type of the parameters.
 
     Attributes
     ----------
@@ -60,10 +58,6 @@ class TensorSwitching(Switching):
         longer by one.
     bias : Parameter of shape (out_features,) or None
         Bias.
-
-    References
-    ----------
-    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Eq. (3) and Eq. (6).
 
     Examples
     --------
@@ -124,40 +118,34 @@ class TensorSwitching(Switching):
         self._reset(list(self.gate_weights), list(self.gate_biases))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute the output of the network.
-
-        Parameters
-        ----------
-        x : Tensor of shape (..., in_features)
-            Input.
-
-        Returns
-        -------
-        Tensor of shape (..., out_features)
-            Output.
-        """
-        x, lead = self._flat(x, self.in_features)
+        """Return the output, (..., out_features), for input of shape (..., in_features)."""
+        x, lead = fold_rows(x, self.weight, self.in_features)
         scores, gates, activity = [], [], x.detach()
-        biases: list[Any] = list(self.gate_biases) or [None] * len(self.gates)
+        biases = self.gate_bias or [None] * len(self.gates)
         for layer, w in enumerate(self.gate_weights):
             s = self._scores(activity, w, biases[layer])
             h = self.switch.open(s.detach())
             activity = self.switch.units(s.detach())
-            if len(self.gate_biases) and layer < len(self.gates) - 1:  # the constant unit
+            if self.gate_bias and layer < len(self.gates) - 1:  # the constant unit
                 s, h = F.pad(s, (0, 1), value=1.0), F.pad(h, (0, 1), value=True)
             scores.append(s)
             gates.append(h)
-        copies = F.pad(x, (0, 1), value=1.0) if len(self.gate_biases) else x
+        copies = F.pad(x, (0, 1), value=1.0) if self.gate_bias else x
         y = switched_linear(copies, combine_gates(gates), self.weight.flatten(0, -3), self.bias)
         if any(self._learns(s) for s in scores):
             y = with_pseudo_gradients(y, scores, gates, self.weight, self._extended_gates())
         return y if len(lead) == 1 else y.reshape(*lead, self.out_features)
 
+    @property
+    def gate_bias(self) -> nn.ParameterList | None:
+        """The gate biases; None without."""
+        return self.gate_biases if len(self.gate_biases) else None
+
     def _extended_gates(self) -> list[Tensor]:
         """Return gate weights that act on copies: each piece of a unit and the constant has one."""
         first, *above = self.gate_weights
         extended = [first, *(w.repeat_interleave(self.switch.pieces, 1) for w in above)]
-        if not len(self.gate_biases):
+        if self.gate_bias is None:
             return extended
         extended = [
             torch.cat([w, b.unsqueeze(1)], 1)
@@ -169,48 +157,13 @@ class TensorSwitching(Switching):
             extended[layer] = torch.cat([w, unit])
         return extended
 
-    def extra_repr(self) -> str:
-        """Return the settings shown by ``repr``."""
-        return (
-            f"in_features={self.in_features}, gates={self.gates}, "
-            f"out_features={self.out_features}, bias={self.bias is not None}, "
-            f"switch={self.switch}, learn_gates={self.learn_gates!r}, "
-            f"gate_bias={len(self.gate_biases) > 0}"
-        )
-
     @classmethod
     @torch.no_grad()
     def from_relu(cls, *layers: nn.Linear, learn_gates: str | None = None) -> TensorSwitching:
         """Return the network that computes the same as a ReLU network.
 
-        Parameters
-        ----------
-        *layers : torch.nn.Linear
-            Hidden layers from the input up, then the readout. If a hidden layer has a bias, the
-            network has gate biases.
-        learn_gates : {None, "ibp"}, default=None
-            As in :class:`TensorSwitching`.
-
-        Returns
-        -------
-        TensorSwitching
-            The converted network, with copies of the weights.
-
-        Raises
-        ------
-        ValueError
-            If the sizes of the layers do not agree.
-
-        Examples
-        --------
-        >>> import torch
-        >>> from torch import nn
-        >>> from tensorswitch import TensorSwitching
-        >>> first, second, output = nn.Linear(5, 4), nn.Linear(4, 3), nn.Linear(3, 2)
-        >>> x = torch.randn(2, 5)
-        >>> network = TensorSwitching.from_relu(first, second, output)
-        >>> torch.allclose(network(x), output(second(first(x).relu()).relu()), atol=1e-6)
-        True
+        The layers are the hidden ones from the input up, then the readout. If a hidden layer has a
+        bias, the network has gate biases. Weights are copied.
         """
         if len(layers) < 2:
             raise ValueError(

@@ -1,11 +1,15 @@
-"""Layers with an SS and a TS readout of the same units."""
+"""Layers with an SS and a TS readout of the same units.
+
+y = output(relu(hidden(x))) + Σ_j h_j C_jᵀ x / √(n g),        h = H(hidden(x))
+"""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
-from tensorswitch._checks import check_dtype_device, check_floating
-from tensorswitch.nn._relu import check_relu_layers
+from tensorswitch._checks import check_positive
+from tensorswitch.nn._base import check_relu_layers, fold_rows
 from tensorswitch.switched import switched_linear
 
 
@@ -34,11 +38,6 @@ class JointSwitching(nn.Module):
         Readout.
     weight : Parameter of shape (gates, in_features, out_features)
         ``C``, the analysis weights.
-
-    Raises
-    ------
-    ValueError
-        If the sizes of the layers do not agree.
 
     See Also
     --------
@@ -75,31 +74,92 @@ class JointSwitching(nn.Module):
         nn.init.zeros_(self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute the output of the layer.
-
-        Parameters
-        ----------
-        x : Tensor of shape (..., in_features)
-            Input.
-
-        Returns
-        -------
-        Tensor of shape (..., out_features)
-            Output.
-        """
-        check_floating("input", x)
-        check_dtype_device("input", x, "weight", self.weight)
-        if x.dim() < 1 or x.shape[-1] != self.hidden.in_features:
-            raise ValueError(
-                f"input must end in an axis of {self.hidden.in_features} in_features, "
-                f"got shape {tuple(x.shape)}"
-            )
-        scores = self.hidden(x)
-        gates = scores.detach().flatten(0, -2) > 0 if x.dim() > 1 else scores.detach()[None] > 0
-        y: Tensor = self.output(scores.relu())
-        return y + self._added(x, gates).reshape(y.shape)
+        """Return the output, (..., out_features), for input of shape (..., in_features)."""
+        rows, lead = fold_rows(x, self.weight, self.hidden.in_features)
+        scores = self.hidden(rows)
+        y: Tensor = self.output(scores.relu()) + self._added(rows, scores.detach() > 0)
+        return y if len(lead) == 1 else y.reshape(*lead, -1)
 
     def _added(self, x: Tensor, gates: Tensor) -> Tensor:
         gate_count, inputs, _ = self.weight.shape
-        rows = x.reshape(-1, inputs) * (inputs * gate_count) ** -0.5
-        return switched_linear(rows, gates, self.weight)
+        return switched_linear(x * (inputs * gate_count) ** -0.5, gates, self.weight)
+
+
+class CompressedSwitching(JointSwitching):
+    """Apply ``y = output(relu(hidden(x))) + Q Σ_j h_j C_jᵀ (P x)`` with ``h = H(hidden(x))``.
+
+    The TS layer that computes the same as a ReLU layer has as many weights as the readout, times
+    the number of inputs. This one keeps the ReLU layer, as :class:`JointSwitching` does, and adds a
+    TS layer between a projection ``P`` of the input to ``rank`` features and a projection ``Q``
+    back: ``n · rank²`` weights for n units. ``C`` starts at zero, so that the layer starts as the
+    ReLU layer it was built from. The gradient of ``hidden`` is that of the ReLU layer; it does not
+    pass through the gates of the added term.
+
+    Parameters
+    ----------
+    hidden : torch.nn.Linear
+        Hidden layer. It becomes part of this layer, without a copy.
+    output : torch.nn.Linear
+        Readout; likewise.
+    rank : int, default=4
+        Number of features of the copies, and of the outputs before ``Q``.
+
+    Attributes
+    ----------
+    hidden : torch.nn.Linear
+        Hidden layer, whose units are the gates.
+    output : torch.nn.Linear
+        Readout.
+    reduce : Parameter of shape (rank, in_features)
+        ``P``, with orthonormal rows at the start.
+    weight : Parameter of shape (gates, rank, rank)
+        ``C``, the analysis weights.
+    spread : Parameter of shape (out_features, rank)
+        ``Q``, with orthonormal columns at the start.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from tensorswitch import CompressedSwitching
+    >>> hidden, output = nn.Linear(5, 8), nn.Linear(8, 3)
+    >>> x = torch.randn(2, 5)
+    >>> layer = CompressedSwitching(hidden, output, rank=2)
+    >>> torch.equal(layer(x), output(hidden(x).relu()))
+    True
+    """
+
+    reduce: nn.Parameter
+    spread: nn.Parameter
+
+    def __init__(self, hidden: nn.Linear, output: nn.Linear, rank: int = 4) -> None:
+        check_positive(rank=rank)
+        check_relu_layers([hidden], output)
+        least = min(hidden.in_features, output.out_features)
+        if rank > least:
+            raise ValueError(
+                f"rank must be at most {least}, the smaller of in_features "
+                f"{hidden.in_features} and out_features {output.out_features}, got {rank}"
+            )
+        self.rank = rank
+        super().__init__(hidden, output)
+
+    def _shapes(self, gates: int, inputs: int, outputs: int) -> dict[str, tuple[int, ...]]:
+        rank = self.rank
+        return {"reduce": (rank, inputs), "weight": (gates, rank, rank), "spread": (outputs, rank)}
+
+    def reset_parameters(self) -> None:
+        """Draw new projections and set ``C`` to zero; the ReLU layer stays as it is."""
+        for weight in (self.reduce, self.spread):
+            # Narrow types have no QR decomposition.
+            kind = torch.promote_types(weight.dtype, torch.float32)
+            weight.data.copy_(nn.init.orthogonal_(torch.empty_like(weight, dtype=kind)))
+        super().reset_parameters()
+
+    def _added(self, x: Tensor, gates: Tensor) -> Tensor:
+        copies = nn.functional.linear(x, self.reduce)
+        return switched_linear(copies, gates, self.weight) @ self.spread.t()
+
+    def extra_repr(self) -> str:
+        """Return the settings shown by ``repr``."""
+        return f"rank={self.rank}"

@@ -1,4 +1,7 @@
-"""The TS layer on vectors."""
+"""The TS layer on vectors.
+
+y = Σ_j H(w_j · x) V_jᵀ x + bias
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from tensorswitch._checks import check_positive
-from tensorswitch.inverted import with_pseudo_gradients
-from tensorswitch.nn._base import OneLayer
-from tensorswitch.nn._relu import check_relu_layers
-from tensorswitch.switched import switched_linear
+from tensorswitch.nn._base import OneLayer, check_relu_layers, fold_rows
 from tensorswitch.switches import Switch
 
 
 class SwitchedLinear(OneLayer):
     """Apply ``y = Σ_j H(w_j · x) V_jᵀ x + bias`` to the last axis of the input.
 
-    This is a TS layer with linear rotation-compression (LRC), or the readout of a TS layer.
+    This is a TS layer with linear rotation-compression (LRC, Sec. 4.3), or the readout of a TS
+    layer.
     Weights are initialised from the Glorot uniform distribution, the bias with zeros.
 
     Parameters
@@ -30,20 +31,19 @@ class SwitchedLinear(OneLayer):
     bias : bool, default=True
         Whether to add a learned bias.
     switch : Switch or {"relu", "none", "maxout", "maxout:PIECES"}, default="relu"
-        Rule that opens the gates; see :func:`tensorswitch.switches.as_switch`.
+        Rule that opens the gates: where scores are positive, all of them, or the best of ``PIECES``
+        (2 by default) consecutive ones.
     learn_gates : {None, "ibp"}, default=None
         None keeps the gates fixed, without gradient and weight decay. ``"ibp"`` trains them by
-        inverted backpropagation.
+        inverted backpropagation (Eq. 6).
     gate_bias : bool, default=False
         Whether gates have biases, ``H(w_j · x + b_j)``, and units copy ``[x, 1]`` instead of ``x``.
         Both start at zero. The paper has none.
     dropout : float, default=0.0
         Probability that an open gate closes in training mode. The other copies are divided by one
         minus this probability, as in :class:`torch.nn.Dropout` of the units.
-    device : torch.device or str, optional
-        Device of the parameters.
-    dtype : torch.dtype, optional
-        Data type of the parameters.
+    device, dtype : optional
+        Device and data type of the parameters.
 
     Attributes
     ----------
@@ -57,11 +57,6 @@ class SwitchedLinear(OneLayer):
         Gate biases ``b_j``.
     constant : Parameter of shape (gates, out_features) or None
         Analysis weights of the constant 1 in the copies: what each open unit adds to the output.
-
-    References
-    ----------
-    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 4.3 (LRC) and Eq. (6)
-    (inverted backpropagation).
 
     Examples
     --------
@@ -95,45 +90,11 @@ class SwitchedLinear(OneLayer):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute the output of the layer.
-
-        Parameters
-        ----------
-        x : Tensor of shape (..., in_features)
-            Input.
-
-        Returns
-        -------
-        Tensor of shape (..., out_features)
-            Output.
-        """
-        x, lead = self._flat(x, self.in_features)
+        """Return the output, (..., out_features), for input of shape (..., in_features)."""
+        x, lead = fold_rows(x, self.weight, self.in_features)
         scores = self._scores(x, self.gate_weight, self.gate_bias)
-        h, scale = self._dropped(self.switch.open(scores.detach()))
-        if scale != 1:
-            x, scores = x * scale, scores * scale
-        y = switched_linear(x, h, self.weight, self.bias)
-        if self.constant is not None:
-            y = y + (h.to(y.dtype) * scale) @ self.constant
-        if self._learns(scores):
-            y = with_pseudo_gradients(
-                y,
-                [scores],
-                [h],
-                self.weight,
-                [self.gate_weight],
-                gate_bias=self.gate_bias,
-                constant=self.constant,
-            )
+        y = self._read(x, scores, self.switch.open(scores.detach()))
         return y if len(lead) == 1 else y.reshape(*lead, self.out_features)
-
-    def extra_repr(self) -> str:
-        """Return the settings shown by ``repr``."""
-        return (
-            f"in_features={self.in_features}, gates={self.gates}, "
-            f"out_features={self.out_features}, bias={self.bias is not None}, "
-            f"switch={self.switch}, {self._settings()}"
-        )
 
     @classmethod
     @torch.no_grad()
@@ -149,28 +110,7 @@ class SwitchedLinear(OneLayer):
 
         Its gates are those of ``hidden``, and ``V_j`` is the outer product of row ``j`` of
         ``hidden.weight`` and column ``j`` of ``output.weight``. It has gate biases if ``hidden``
-        has a bias.
-
-        Parameters
-        ----------
-        hidden : torch.nn.Linear
-            Hidden layer.
-        output : torch.nn.Linear
-            Readout.
-        learn_gates : {None, "ibp"}, default=None
-            As in :class:`SwitchedLinear`.
-        dropout : float, default=0.0
-            Dropout between the ReLU and ``output``.
-
-        Returns
-        -------
-        SwitchedLinear
-            The converted layer, with copies of the weights.
-
-        Raises
-        ------
-        ValueError
-            If the sizes of the layers do not agree.
+        has a bias. ``dropout`` is that between the ReLU and ``output``. Weights are copied.
 
         Examples
         --------

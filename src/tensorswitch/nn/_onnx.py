@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from tensorswitch._files import replacing
+from tensorswitch.nn._base import evaluating
 
 
 def to_onnx(module: nn.Module, path: str | Path, example: Tensor) -> None:
@@ -49,8 +50,7 @@ def to_onnx(module: nn.Module, path: str | Path, example: Tensor) -> None:
             f"export to ONNX needs {' and '.join(missing)}: pip install 'tensorswitch[onnx]'"
         )
     rows = torch.export.Dim("rows", min=1, max=1 << 30)
-    with _evaluating(module), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns about its own internals
+    with evaluating(module), torch.no_grad(), _silent():
         program = torch.onnx.export(
             module,
             (example,),
@@ -66,17 +66,14 @@ def to_onnx(module: nn.Module, path: str | Path, example: Tensor) -> None:
 
 
 @contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
-    """Put the module in evaluation mode, and silence the exporter's progress."""
-    modes = {m: m.training for m in module.modules()}
+def _silent() -> Iterator[None]:
+    """Silence the exporter's progress, and warnings of torch about its own internals."""
     log = logging.getLogger("torch.onnx")
     level = log.level
+    log.setLevel(logging.ERROR)
     try:
-        log.setLevel(logging.ERROR)
-        module.eval()
-        with torch.no_grad():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             yield
     finally:
         log.setLevel(level)
-        for m, training in modes.items():
-            m.training = training

@@ -6,9 +6,11 @@ Rows may be dense or sparse and weighted; what is fitted does not depend on thei
 weight of two is a repeated row.
 """
 
-from tensorswitch.preprocessing._columns import ColumnMap
+from tensorswitch.preprocessing._columns import ColumnMap as ColumnMap
 from tensorswitch.preprocessing._components import PrincipalComponents
-from tensorswitch.preprocessing._moments import column_moments, dense_blocks
+from tensorswitch.preprocessing._components import principal_components as principal_components
+from tensorswitch.preprocessing._moments import column_moments as column_moments
+from tensorswitch.preprocessing._moments import dense_blocks as dense_blocks
 from tensorswitch.preprocessing._scaling import Scaling
 
-__all__ = ["ColumnMap", "PrincipalComponents", "Scaling", "column_moments", "dense_blocks"]
+__all__ = ["PrincipalComponents", "Scaling"]

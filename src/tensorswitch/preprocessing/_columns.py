@@ -1,13 +1,16 @@
-"""Columns as a kernel sees them: scaled, with their ranks, or as ramps between quantiles."""
+"""Columns as a kernel sees them: scaled, with their ranks, or as ramps between quantiles.
+
+z = second(expand(first(x)))
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
-from tensorswitch.persistence import saved_as
+from tensorswitch.persistence import State, saved_as
 from tensorswitch.preprocessing._moments import column_moments
 from tensorswitch.preprocessing._scaling import Scaling
 
@@ -61,15 +64,6 @@ class ColumnMap:
         Column weights, the largest of which is 1.
     power : float
         The power of the sensitivities that ``weights`` are, 0 without weights.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tensorswitch.preprocessing import ColumnMap
-    >>> x = np.random.default_rng(0).normal(5, 2, size=(100, 3))
-    >>> z = ColumnMap.fit("robust", x)(x)
-    >>> z.shape, round(float(np.square(z).sum(1).mean()), 6)
-    ((100, 6), 1.0)
     """
 
     kind: str
@@ -84,23 +78,7 @@ class ColumnMap:
     def fit(
         cls, kind: str, x: np.ndarray, weights: np.ndarray | None = None, power: float = 0.0
     ) -> Self:
-        """Fit the map to rows.
-
-        Parameters
-        ----------
-        kind : {"standard", "common", "robust", "ramps"}
-            The map.
-        x : ndarray of shape (rows, features)
-            The rows.
-        weights : ndarray of shape (columns,), optional
-            Factors on the expanded columns.
-        power : float, default=0.0
-            What the weights are, as a power of the sensitivities.
-
-        Returns
-        -------
-        ColumnMap
-        """
+        """Fit the map to rows, with factors on the expanded columns and the power that they are."""
         first = _first_scaling(kind, x)
         assert first.factor is not None
         varies = first.factor > 0
@@ -164,18 +142,7 @@ class ColumnMap:
         return result
 
     def shared(self, sensitivities: np.ndarray) -> np.ndarray:
-        """Give all ramps of a feature the same sensitivity: there are too many to weigh each.
-
-        Parameters
-        ----------
-        sensitivities : ndarray of shape (columns,)
-            Of each column.
-
-        Returns
-        -------
-        ndarray of shape (columns,)
-            The root mean square over the ramps of each feature; the same for other maps.
-        """
+        """Return the root mean square over the ramps of each feature, too many to weigh apart."""
         if self.kind != "ramps":
             return sensitivities
         sources = self.sources
@@ -183,12 +150,12 @@ class ColumnMap:
         result: np.ndarray = np.sqrt(mean)[sources]
         return result
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """Return the fields."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
+    def from_state(cls, state: State) -> Self:
         """Return the map of a state."""
         return cls(**state)
 

@@ -1,14 +1,17 @@
-"""Principal components of weighted rows."""
+"""Principal components of weighted rows.
+
+z = (x − mean) B,        Σ s (x − mean)(x − mean)ᵀ B = B Λ
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from tensorswitch._checks import check_positive
-from tensorswitch.persistence import saved_as
+from tensorswitch.persistence import State, saved_as
 from tensorswitch.preprocessing._moments import Rows, _average, dense_blocks
 from tensorswitch.preprocessing._scaling import Scaling
 
@@ -71,18 +74,13 @@ class PrincipalComponents:
         -------
         PrincipalComponents
             In the type of the rows.
-
-        Raises
-        ------
-        ValueError
-            If there are fewer rows or features than components.
         """
         check_positive(components=components)
         rows, features = X.shape
         if components > min(rows, features):
             raise ValueError(
-                f"components={components} exceeds the smaller of {rows} rows and {features} "
-                "features"
+                f"components must be at most {min(rows, features)} for {rows} rows of {features} "
+                f"features, got {components}"
             )
         scaled = Scaling() if scaling is None else scaling
         mean = _average(X, weight, scaled)
@@ -102,14 +100,19 @@ class PrincipalComponents:
         result: np.ndarray = (x - self.mean) @ self.basis
         return result
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """Return mean and basis."""
         return {"mean": self.mean, "basis": self.basis}
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
+    def from_state(cls, state: State) -> Self:
         """Return the components of a state."""
         return cls(**state)
+
+
+def principal_components(x: np.ndarray, count: int) -> np.ndarray:
+    """Return the basis alone, of shape (features, count)."""
+    return PrincipalComponents.fit(x, count).basis
 
 
 def _total(X: Rows, weight: np.ndarray | None) -> float:

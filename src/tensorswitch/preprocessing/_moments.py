@@ -14,27 +14,7 @@ TOO_LARGE = "numbers beyond 1e150 cannot be squared; divide them by a common fac
 
 
 def dense_blocks(X: Rows) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield blocks of rows as arrays, so that sparse rows are never dense all at once.
-
-    Parameters
-    ----------
-    X : {ndarray, sparse matrix} of shape (rows, features)
-        The rows.
-
-    Yields
-    ------
-    part : slice
-        Which rows they are.
-    rows : ndarray
-        The rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tensorswitch.preprocessing import dense_blocks
-    >>> [rows.shape for _, rows in dense_blocks(np.ones((5, 2)))]
-    [(5, 2)]
-    """
+    """Yield parts and their rows as arrays, so that sparse rows are never dense all at once."""
     step = max(1, BLOCK_BYTES // (max(1, X.shape[1]) * X.dtype.itemsize))
     for start in range(0, X.shape[0], step):
         part = slice(start, min(start + step, X.shape[0]))
@@ -45,35 +25,10 @@ def dense_blocks(X: Rows) -> Iterator[tuple[slice, np.ndarray]]:
 def column_moments(
     X: Rows, weight: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return means, standard deviations and root mean squares of the columns.
+    """Return means, standard deviations and root mean squares of the columns, weighted.
 
     Sums are taken of differences from one of the rows, so that the mean of equal numbers is that
     number, and deviations far smaller than the numbers keep their digits.
-
-    Parameters
-    ----------
-    X : {ndarray, sparse matrix} of shape (rows, features)
-        The rows.
-    weight : ndarray of shape (rows,), optional
-        Sample weights, 1 by default.
-
-    Returns
-    -------
-    mean, deviation, size : ndarray of shape (features,)
-        In float64.
-
-    Raises
-    ------
-    ValueError
-        If squares of the numbers overflow.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tensorswitch.preprocessing import column_moments
-    >>> mean, deviation, _ = column_moments(np.array([[1.7e18, 0.0], [1.7e18, 2.0]]))
-    >>> deviation
-    array([0., 1.])
     """
     origin = _origin(X, weight)
     with np.errstate(over="ignore", invalid="ignore"):

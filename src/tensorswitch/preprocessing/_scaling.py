@@ -1,4 +1,7 @@
-"""Scaling of columns by one affine map, the same for inputs and targets of all estimators."""
+"""Scaling of columns by one affine map, the same for inputs and targets of all estimators.
+
+z = (x − centre) · factor
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tensorswitch.persistence import saved_as
+from tensorswitch.persistence import State, saved_as
 from tensorswitch.preprocessing._moments import Rows, column_moments, dense_blocks
 
 CONSTANT = 1e-10  # a smaller deviation, relative to the numbers, is taken for rounding error
@@ -65,10 +68,6 @@ class Scaling:
             One factor for each column, one for all, or no scaling.
         constant : float, default=1e-10
             Columns whose deviation is a smaller part of their root mean square are constant.
-
-        Returns
-        -------
-        Scaling
         """
         if kind == "none":
             return cls()
@@ -81,21 +80,7 @@ class Scaling:
         kind: str = "columns",
         constant: float = CONSTANT,
     ) -> Self:
-        """Return the map for known moments.
-
-        Parameters
-        ----------
-        moments : tuple of ndarray of shape (features,)
-            Mean, standard deviation and root mean square, as :func:`column_moments` returns them.
-        kind : {"columns", "common", "none"}, default="columns"
-            As in :meth:`fit`.
-        constant : float, default=1e-10
-            As in :meth:`fit`.
-
-        Returns
-        -------
-        Scaling
-        """
+        """Return the map for means, standard deviations and root mean squares of columns."""
         if kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}")
         if kind == "none":
@@ -110,24 +95,7 @@ class Scaling:
 
     @classmethod
     def given(cls, moments: Any, features: int) -> Self:
-        """Return the map for means and standard deviations that a user gave.
-
-        Parameters
-        ----------
-        moments : pair of array-likes of shape (features,)
-            Means and standard deviations.
-        features : int
-            Number of columns.
-
-        Returns
-        -------
-        Scaling
-
-        Raises
-        ------
-        ValueError
-            If they do not fit the columns, or are not finite.
-        """
+        """Return the map for means and standard deviations that a user gave as ``standardize``."""
         try:
             if isinstance(moments, str):
                 raise TypeError("a word is no pair")
@@ -153,17 +121,7 @@ class Scaling:
         return result
 
     def inverse(self, z: np.ndarray) -> np.ndarray:
-        """Return rows in their own units; constant columns have their constant.
-
-        Parameters
-        ----------
-        z : ndarray of shape (rows, features)
-            Scaled rows.
-
-        Returns
-        -------
-        ndarray of shape (rows, features)
-        """
+        """Return scaled rows in their own units again; constant columns have their constant."""
         if self.centre is None:
             return z
         result: np.ndarray = z * self.spread + self.centre
@@ -180,18 +138,7 @@ class Scaling:
         return result
 
     def ignored(self, X: Rows) -> np.ndarray:
-        """Return the columns that were constant when the map was fitted, but vary in other rows.
-
-        Parameters
-        ----------
-        X : {ndarray, sparse matrix} of shape (rows, features)
-            Other rows.
-
-        Returns
-        -------
-        ndarray of int
-            Their indices.
-        """
+        """Return the columns that were constant when the map was fitted, but vary in other rows."""
         if self.centre is None or self.factor is None:
             return np.empty(0, dtype=np.int64)
         columns = np.flatnonzero(self.factor == 0)
@@ -201,11 +148,11 @@ class Scaling:
             varies |= (np.abs(rows - centre) > 1e-6 * np.abs(centre)).any(0)
         return columns[varies]
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """Return kind, centre and factor."""
         return {"kind": self.kind, "centre": self.centre, "factor": self.factor}
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
+    def from_state(cls, state: State) -> Self:
         """Return the map of a state."""
         return cls(**state)

@@ -15,7 +15,7 @@ strategies compute the same sum and its two adjoints:
   there are enough rows per pattern. Units that are open for most rows are processed where they are
   closed, and their part that is common to all rows is added.
 
-:func:`choose_group` selects the strategy from the sizes and the fraction of open gates, so that
+A cost rule selects the strategy from the sizes and the fraction of open gates, so that
 equal calls have equal results in every process. The choice is made inside the torch operators
 ``tensorswitch::switched_linear``, ``switched_outer`` and ``switched_gradients``: a compiled graph
 has one node for each, whatever the gates are. Graphs for other runtimes (ONNX,
@@ -34,7 +34,8 @@ Arlazarov, Dinic, Kronrod and Faradzev, On economical construction of the transi
 directed graph, Soviet Mathematics Doklady 11, 1970 (the method of four Russians).
 """
 
-from tensorswitch.switched._cost import MAX_GROUP, choose_group
+from tensorswitch.switched._cost import MAX_GROUP as MAX_GROUP
+from tensorswitch.switched._cost import choose_group as choose_group
 from tensorswitch.switched._operator import switched_linear, switched_outer
 
-__all__ = ["MAX_GROUP", "choose_group", "switched_linear", "switched_outer"]
+__all__ = ["switched_linear", "switched_outer"]

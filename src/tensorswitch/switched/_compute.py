@@ -16,19 +16,17 @@ from __future__ import annotations
 import importlib.util
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from types import ModuleType
 
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from tensorswitch._memory import empty_gradient
-from tensorswitch.switched._blocks import accumulator, cut, joined
-from tensorswitch.switched._cost import cheapest_group
-from tensorswitch.switched._dense import dense_backward, dense_forward
+from tensorswitch.switched._cost import BLOCKS, COSTS, choose_group
+from tensorswitch.switched._dense import accumulator, cut, dense_backward, dense_forward, joined
 from tensorswitch.switched._grouped import grouped_backward, grouped_forward
 from tensorswitch.switched._plans import Plan, flipped_units, make_plan
-from tensorswitch.switched._tuning import BLOCKS, COSTS
 
 
 @dataclass
@@ -78,7 +76,7 @@ def _strategy(
         return 0, None
     known = census(gates)
     if group is None:
-        group = cheapest_group(rows, n_in, units, n_out, known.routed, known.share, training)
+        group = choose_group(rows, n_in, units, n_out, known.routed, known.share, training)
     return group, known if group else None
 
 
@@ -203,14 +201,14 @@ def _total(flipped: Tensor, weight: Tensor) -> Tensor:
     return (flipped.to(weight.dtype) @ weight.flatten(1)).view(weight.shape[1:])
 
 
-def _kernels_for(x: Tensor) -> Any:
+def _kernels_for(x: Tensor) -> ModuleType | None:
     """Return the module of Triton kernels, None if they cannot be used."""
     kernels = triton_kernels() if x.is_cuda else None
     return kernels if kernels is not None and x.dtype in kernels.DTYPES else None
 
 
 @cache
-def triton_kernels() -> Any:
+def triton_kernels() -> ModuleType | None:
     """Import the kernels only where there is Triton."""
     if importlib.util.find_spec("triton") is None:
         return None

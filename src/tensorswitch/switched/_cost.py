@@ -1,67 +1,67 @@
-"""The cost rule, which predicts the fastest strategy for given sizes."""
+"""The cost rule, which predicts the fastest strategy for given sizes, and its tuned numbers."""
 
 from __future__ import annotations
 
 import math
-
-from tensorswitch.switched._tuning import COSTS
+from dataclasses import dataclass
 
 MAX_GROUP = 6
 
 
+@dataclass(frozen=True)
+class Costs:
+    """Costs in multiply-adds of a batched product; fitted by ``benchmarks/strategies.py``."""
+
+    tiny: int = 8_000_000  # multiply-adds up to which the plain formula is fastest
+    pattern_sum: int = 32  # per entry of the sum of a pattern's matrices
+    move: int = 2  # per entry of a row that is moved
+    route: int = 330  # per route that is sorted
+    plan: float = 7e6  # per plan
+    common: int = 16  # per weight of the sum over flipped units, and of its gradient
+    flip_rows: int = 16  # units are flipped if it saves so many rows each: it reads all weights
+    # Segments padded to the same length take one batched product. That is faster than a product per
+    # segment unless the padding adds more than ``pad_share`` of the rows plus so many multiply-adds
+    # per segment, the overhead of a separate product; in narrow types, more of them take the same
+    # time. A number that is moved counts as ``pad_move`` of them.
+    pad_share: float = 0.25
+    pad_work: float = 1.3e6
+    narrow_pad_work: float = 4e6
+    pad_move: int = 16
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Sizes that keep the work in cache; chosen by ``benchmarks/switched_linear.py``."""
+
+    rows: int = 8192  # rows at a time, so that buffers are reused
+    chunk_bytes: int = 1 << 23  # of gathered rows and matrices
+    cache_bytes: int = 1 << 20  # of the slice of Z that the dense strategy holds
+    device_bytes: int = 1 << 26  # the same on GPUs, which small products do not fill
+    narrow_rows: int = 512  # rows at a time if the output side is expanded
+    error_rows: int = 256  # rows of expanded errors
+    lanes: int = 16  # units are taken in multiples of this, so that rows of a slice stay aligned
+    few_rows: int = 256  # with fewer rows, and more weights than the next, narrow types do not pay
+    many_weights: int = 1 << 23
+    often: int = 8  # units open so many times more often than the mean are on their own,
+    few_units: int = 4  # if there are at most so many of them
+
+
+COSTS, BLOCKS = Costs(), Blocks()
+
+
 def choose_group(
-    rows: int,
-    in_features: int,
-    gates: int,
-    out_features: int,
-    open_fraction: float,
-    backward: bool = True,
+    rows: int, n_in: int, units: int, n_out: int, routed: float, flipped: float, backward: bool
 ) -> int:
     """Return the group size with the lowest estimated cost, 0 for the dense strategy.
 
-    If a fraction p of the gates is open, a group of g units has an open gate in
+    If a fraction p of the gates takes part in routing, a group of g units has a routed gate in
     ``1 − (1 − p)^g`` of the rows. These are spread over ``2^g − 1`` patterns, which are padded to
     the length of the most common one or multiplied one by one. The cost of these products, of the
     pattern sums, of moving rows and of sorting routes is compared to the cost of the dense product,
-    which is faster in the forward pass and if the output is narrow. If most gates are open, the
-    closed ones are processed instead. ``benchmarks/strategies.py`` compares the choice to the
-    fastest strategy.
-
-    Parameters
-    ----------
-    rows : int
-        Number of input rows.
-    in_features : int
-        Number of input features.
-    gates : int
-        Number of gates.
-    out_features : int
-        Number of output features.
-    open_fraction : float
-        Fraction of the gates that are open.
-    backward : bool, default=True
-        Whether both gradients will be computed as well.
-
-    Returns
-    -------
-    int
-        0 for dense, or a group size from 1 to ``MAX_GROUP``.
-
-    Examples
-    --------
-    >>> from tensorswitch.switched import choose_group
-    >>> choose_group(rows=16, in_features=8, gates=8, out_features=8, open_fraction=0.5)
-    0
+    which is faster in the forward pass and if the output is narrow. Where units are ``flipped``,
+    their common part costs a pass over the weights. ``benchmarks/strategies.py`` compares the
+    choice to the fastest strategy.
     """
-    flipped = (2 * open_fraction - 1) * rows > COSTS.flip_rows
-    routed = 1 - open_fraction if flipped else open_fraction
-    return cheapest_group(rows, in_features, gates, out_features, routed, float(flipped), backward)
-
-
-def cheapest_group(
-    rows: int, n_in: int, units: int, n_out: int, routed: float, flipped: float, backward: bool
-) -> int:
-    """Choose by the fractions of routed gates and of flipped units, which plans know exactly."""
     if rows * units * n_in * n_out <= COSTS.tiny:
         return 0
     if n_out < n_in:

@@ -6,11 +6,13 @@ instead of multiplying the gated input. Gates are ones and zeros of the dtype of
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
-from tensorswitch.switched._blocks import accumulator, cut, product_into
-from tensorswitch.switched._tuning import BLOCKS
+from tensorswitch._memory import workspace
+from tensorswitch.switched._cost import BLOCKS
 
 
 def dense_forward(x: Tensor, gates: Tensor, weight: Tensor) -> Tensor:
@@ -110,3 +112,32 @@ def _units_in_cache(numbers: int, x: Tensor, multiple: int = 1) -> int:
     size = BLOCKS.cache_bytes if x.device.type == "cpu" else BLOCKS.device_bytes
     fitting = size // max(1, numbers * x.element_size())
     return max(1, fitting // multiple) * multiple
+
+
+def cut(step: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Yield slices of ``step`` rows of the tensors; at least one, even if there are no rows."""
+    rows = len(tensors[0])
+    if rows <= step:
+        yield tensors
+        return
+    for start in range(0, rows, step):
+        yield tuple(t[start : start + step] for t in tensors)
+
+
+def joined(parts: list[Tensor]) -> Tensor:
+    """Concatenate the parts, without a copy if there is only one."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def accumulator(x: Tensor) -> torch.dtype:
+    """Return the dtype for sums: that of ``x``, or float32 if it is narrower."""
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+def product_into(out: Tensor, a: Tensor, b: Tensor) -> None:
+    """Write a matrix product, or a batch of them, to ``out``, which may have a wider dtype."""
+    multiply = torch.bmm if a.dim() == 3 else torch.mm
+    if out.dtype == a.dtype:
+        multiply(a, b, out=out)
+    else:
+        out.copy_(multiply(a, b, out=workspace.empty("narrow product", out.shape, a)))

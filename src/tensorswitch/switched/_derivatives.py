@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -50,6 +50,31 @@ outer_op = torch.ops.tensorswitch.switched_outer.default
 gradients_op = torch.ops.tensorswitch.switched_gradients.default
 
 
+Gradients: TypeAlias = tuple[Tensor | None, ...]
+Dims: TypeAlias = tuple[int | None, ...]
+Result = TypeVar("Result")
+
+
+class Context(Protocol):
+    """What torch keeps from a forward to a backward pass."""
+
+    saved_tensors: tuple[Tensor, Tensor, Tensor]
+    needs_input_grad: tuple[bool, ...]
+    group: int | None
+
+    def save_for_backward(self, *tensors: Tensor) -> None:
+        """Keep the tensors for :meth:`backward`."""
+
+    def save_for_forward(self, *tensors: Tensor) -> None:
+        """Keep the tensors for :meth:`jvp`."""
+
+
+class Batch(Protocol):
+    """What torch tells the rules of vmap."""
+
+    batch_size: int
+
+
 class Linear(torch.autograd.Function):
     """``F(x, V)``; ``V`` may have a wider dtype than ``x``, and then so has its gradient."""
 
@@ -63,13 +88,13 @@ class Linear(torch.autograd.Function):
         return result
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def setup_context(ctx: Context, inputs: tuple[Any, ...], output: Tensor) -> None:
         *tensors, ctx.group = inputs[:4]
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
 
     @staticmethod
-    def backward(ctx: Any, delta: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Context, delta: Tensor) -> Gradients:
         x, gates, weight = ctx.saved_tensors
         need_x, _, need_weight, *_ = ctx.needs_input_grad
         if torch.is_grad_enabled():  # there will be a derivative of this, so it needs its own rules
@@ -83,7 +108,7 @@ class Linear(torch.autograd.Function):
         return grad_x if need_x else None, None, grad_weight if need_weight else None, None, None
 
     @staticmethod
-    def jvp(ctx: Any, dx: Tensor | None, _: Any, dweight: Tensor | None, *__: Any) -> Tensor:
+    def jvp(ctx: Context, dx: Tensor | None, _: None, dweight: Tensor | None, *__: None) -> Tensor:
         x, gates, weight = ctx.saved_tensors
         first = None if dx is None else linear(dx, gates, weight, ctx.group)
         second = None if dweight is None else linear(x, gates, dweight, ctx.group)
@@ -102,7 +127,7 @@ class Outer(torch.autograd.Function):
         return result
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Context, grad: Tensor) -> Gradients:
         x, gates, errors = ctx.saved_tensors
         need_x, _, need_errors, *_ = ctx.needs_input_grad
         grad_x = linear(errors, gates, grad.mT, ctx.group) if need_x else None
@@ -110,7 +135,7 @@ class Outer(torch.autograd.Function):
         return grad_x, None, grad_errors, None
 
     @staticmethod
-    def jvp(ctx: Any, dx: Tensor | None, _: Any, derrors: Tensor | None, *__: Any) -> Tensor:
+    def jvp(ctx: Context, dx: Tensor | None, _: None, derrors: Tensor | None, *__: None) -> Tensor:
         x, gates, errors = ctx.saved_tensors
         first = None if dx is None else outer(dx, gates, errors, ctx.group)
         second = None if derrors is None else outer(x, gates, derrors, ctx.group)
@@ -126,16 +151,14 @@ def linear(
     x: Tensor, gates: Tensor, weight: Tensor, group: int | None, training: bool = False
 ) -> Tensor:
     """Return ``F(x, V)`` with derivatives, where compilers do not see :class:`Linear`."""
-    apply: Any = linear_op if torch.compiler.is_compiling() else Linear.apply
-    result: Tensor = apply(x, gates, weight, group, training)
-    return result
+    apply: Callable[..., Tensor] = linear_op if torch.compiler.is_compiling() else Linear.apply
+    return apply(x, gates, weight, group, training)
 
 
 def outer(x: Tensor, gates: Tensor, errors: Tensor, group: int | None) -> Tensor:
     """Return ``O(x, δ)`` with derivatives, where compilers do not see :class:`Outer`."""
-    apply: Any = outer_op if torch.compiler.is_compiling() else Outer.apply
-    result: Tensor = apply(x, gates, errors, group)
-    return result
+    apply: Callable[..., Tensor] = outer_op if torch.compiler.is_compiling() else Outer.apply
+    return apply(x, gates, errors, group)
 
 
 def check_map(x: Tensor, gates: Tensor | Routes, weight: Tensor) -> Routes:
@@ -160,12 +183,12 @@ def check_outer(x: Tensor, gates: Tensor, errors: Tensor) -> None:
     check_dtype_device("errors", errors, "x", x)
 
 
-def _linear_fake(x: Tensor, gates: Tensor, weight: Tensor, *_: Any) -> Tensor:
+def _linear_fake(x: Tensor, gates: Tensor, weight: Tensor, *_: object) -> Tensor:
     check_map(x, gates, weight)
     return x.new_empty(x.shape[0], weight.shape[2])
 
 
-def _outer_fake(x: Tensor, gates: Tensor, errors: Tensor, *_: Any) -> Tensor:
+def _outer_fake(x: Tensor, gates: Tensor, errors: Tensor, *_: object) -> Tensor:
     check_outer(x, gates, errors)
     return x.new_empty(gates.shape[1], x.shape[1], errors.shape[1])
 
@@ -191,12 +214,12 @@ def _batched(size: int, tensor: Tensor, dim: int | None) -> Tensor:
     return tensor.expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
 
 
-def _one_by_one(op: Any, *tensors: Tensor, options: tuple[Any, ...]) -> Tensor:
+def _one_by_one(op: Callable[..., Tensor], *tensors: Tensor, options: tuple[object, ...]) -> Tensor:
     return torch.stack([op(*arguments, *options) for arguments in zip(*tensors, strict=True)])
 
 
 def _linear_vmap(
-    info: Any, dims: tuple[int | None, ...], x: Tensor, gates: Tensor, weight: Tensor, *options: Any
+    info: Batch, dims: Dims, x: Tensor, gates: Tensor, weight: Tensor, *options: object
 ) -> tuple[Tensor, int]:
     size = info.batch_size
     x, gates = _batched(size, x, dims[0]), _batched(size, gates, dims[1])
@@ -207,7 +230,7 @@ def _linear_vmap(
 
 
 def _outer_vmap(
-    info: Any, dims: tuple[int | None, ...], x: Tensor, gates: Tensor, errors: Tensor, *options: Any
+    info: Batch, dims: Dims, x: Tensor, gates: Tensor, errors: Tensor, *options: object
 ) -> tuple[Tensor, int]:
     tensors = zip((x, gates, errors), dims, strict=False)
     x, gates, errors = (_batched(info.batch_size, *pair) for pair in tensors)
@@ -217,8 +240,8 @@ def _outer_vmap(
 
 
 def _gradients_vmap(
-    info: Any,
-    dims: tuple[int | None, ...],
+    info: Batch,
+    dims: Dims,
     errors: Tensor,
     x: Tensor,
     gates: Tensor,
@@ -234,11 +257,11 @@ def _gradients_vmap(
     return (grad_x[0], grad_weight[0].to(weight.dtype)), (0, 0)
 
 
-def _without_autocast(kernel: Callable[..., Any]) -> Callable[..., Any]:
+def _without_autocast(kernel: Callable[..., Result]) -> Callable[..., Result]:
     """Compute in the given dtypes: autocast has been applied, and may be on in a backward pass."""
 
     @wraps(kernel)
-    def run(x: Tensor, *arguments: Any) -> Any:
+    def run(x: Tensor, *arguments: object) -> Result:
         if autocast_dtype(x.device) is None:
             return kernel(x, *arguments)
         with torch.autocast(x.device.type, enabled=False):

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tensorswitch._memory import workspace
-from tensorswitch.switched._blocks import accumulator, product_into
+from tensorswitch.switched._dense import accumulator, product_into
 from tensorswitch.switched._plans import Chunk, Plan, pattern_sums, unit_sums
 
 

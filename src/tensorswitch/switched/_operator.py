@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.jit import is_tracing  # type: ignore[attr-defined]
 
 from tensorswitch._checks import autocast_dtype, check_dtype_device, check_floating, check_shape
-from tensorswitch.switched._cost import MAX_GROUP
+from tensorswitch.switched._cost import COSTS, MAX_GROUP
 from tensorswitch.switched._derivatives import check_map, check_outer, linear, outer
 from tensorswitch.switched._plain import plain, plain_outer
-from tensorswitch.switched._tuning import COSTS
 from tensorswitch.switches import Routes
 
 FULL = (torch.float32, torch.float64)  # narrower types accumulate in float32
@@ -63,10 +60,6 @@ def switched_linear(
     ValueError
         If the shapes or devices do not agree.
 
-    References
-    ----------
-    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 4.3.
-
     Examples
     --------
     >>> import torch
@@ -87,19 +80,19 @@ def switched_linear(
     _check_group(group)
 
     dtype = autocast_dtype(x.device)
-    if dtype is None or x.dtype == torch.float64:
-        return _sum_copies(x, routes, weight, bias, group)
-    y = _sum_copies(x.to(dtype), routes, weight, None, group).to(dtype)
-    return y if bias is None else y + bias.to(dtype)
-
-
-def _sum_copies(
-    x: Tensor, routes: Routes, weight: Tensor, bias: Tensor | None, group: int | None
-) -> Tensor:
-    """Copy rows as the routes say, map them, and sum the copies for each output row."""
+    if dtype is not None and x.dtype != torch.float64:
+        x, bias = x.to(dtype), None if bias is None else bias.to(dtype)
     if routes.source is not None:
         x = x.index_select(0, routes.source)
-    y = _map(x, routes.gates, weight, group)
+    if x.dtype.itemsize >= weight.dtype.itemsize:
+        weight = weight.to(x.dtype)  # wider weights are converted block by block, in cache
+    if 0 in weight.shape:  # an empty sum: zeros, with gradients of zero
+        y = x @ weight.sum(0).to(x.dtype)
+    elif is_tracing() or torch.onnx.is_in_onnx_export():  # for runtimes without this package
+        y = plain(x, routes.gates, weight.to(x.dtype))
+    else:
+        training = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+        y = linear(x, routes.gates, weight, group, training)
     if routes.target is not None and routes.rows is not None:
         y = y.new_zeros(routes.rows, y.shape[1]).index_add(0, routes.target, y)
     return y if bias is None else y + bias
@@ -135,19 +128,20 @@ def switched_outer(x: Tensor, gates: Tensor, errors: Tensor, *, group: int | Non
     """
     check_outer(x, gates, errors)
     _check_group(group)
-    if (dtype := autocast_dtype(x.device)) is not None and x.dtype != torch.float64:
+    dtype = autocast_dtype(x.device)
+    if dtype is not None and x.dtype != torch.float64:
         x, errors = x.to(dtype), errors.to(dtype)
     if 0 in (x.shape[1], gates.shape[1], errors.shape[1]):  # an empty sum has nothing to group
         return plain_outer(x, gates, errors)
     return outer(x, gates, errors, group)
 
 
-def _is_small(x: Tensor, gates: Any, weight: Tensor, bias: Tensor | None) -> bool:
+def _is_small(x: Tensor, gates: Tensor | Routes, weight: Tensor, bias: Tensor | None) -> bool:
     """Return whether the plain formula is fastest, for arguments without errors.
 
     This is all that precedes the formula for small sizes, so it takes few steps.
     """
-    if torch.compiler.is_compiling() or type(gates) is Routes:
+    if torch.compiler.is_compiling() or isinstance(gates, Routes):
         return False
     try:
         (rows, n_in), (pairs, units), (copies, features, n_out) = x.shape, gates.shape, weight.shape
@@ -169,18 +163,6 @@ def _is_small(x: Tensor, gates: Any, weight: Tensor, bias: Tensor | None) -> boo
         )
     except (AttributeError, TypeError, ValueError):
         return False  # the checks say what is wrong
-
-
-def _map(x: Tensor, gates: Tensor, weight: Tensor, group: int | None) -> Tensor:
-    """Return ``F(x, V)`` for tensors whose sizes have been checked."""
-    if 0 in weight.shape:  # an empty sum: zeros, with gradients of zero
-        return x @ weight.sum(0).to(x.dtype)
-    if is_tracing() or torch.onnx.is_in_onnx_export():
-        return plain(x, gates, weight.to(x.dtype))  # runs where this package is not installed
-    if x.dtype.itemsize >= weight.dtype.itemsize:
-        weight = weight.to(x.dtype)  # wider weights are converted block by block, in cache
-    training = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
-    return linear(x, gates, weight, group, training)
 
 
 def _check_group(group: int | None) -> None:

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tensorswitch.switched._tuning import BLOCKS, COSTS
+from tensorswitch.switched._cost import BLOCKS, COSTS
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _unit_slices(opened: list[int], n_in: int, n_out: int) -> Iterator[slice]:
     yield slice(start, len(opened))
 
 
-def _gather_chunk(gates: Tensor, units: slice, *sizes: Any) -> Chunk:
+def _gather_chunk(gates: Tensor, units: slice, *sizes: int) -> Chunk:
     """Return a chunk whose segments are units."""
     # The rank of a row in its segment is a running count, so that no sort is needed.
     row, segment = gates.nonzero().unbind(1)
@@ -118,7 +118,7 @@ def _gather_chunk(gates: Tensor, units: slice, *sizes: Any) -> Chunk:
     return _chunk(units, row, segment, rank, running[-1], len(gates), *sizes)
 
 
-def _pattern_chunk(codes: Tensor, group: int, units: slice, *sizes: Any) -> Chunk:
+def _pattern_chunk(codes: Tensor, group: int, units: slice, *sizes: int) -> Chunk:
     """Return a chunk whose segments are the patterns of groups."""
     patterns = 2**group - 1
     used = codes != 0
@@ -141,7 +141,7 @@ def _chunk(
     rows: int,
     n_in: int,
     n_out: int,
-    narrow: bool,
+    narrow: int,
 ) -> Chunk:
     lengths = counts.tolist()
     longest, total = max(lengths), len(row)
@@ -150,16 +150,16 @@ def _chunk(
         COSTS.narrow_pad_work * sum(map(bool, lengths)) if narrow else COSTS.pad_work * len(lengths)
     )
     even = _pads_pay(longest, len(lengths), total, n_in, n_out, alone)
-    short: dict[str, Any] = {"dtype": torch.int32, "device": row.device}
+    short = partial(row.new_zeros, dtype=torch.int32)
     if even:
         bag = segment * longest + rank
-        index = torch.full((longest * len(lengths),), rows, **short)
+        index = short(longest * len(lengths)).fill_(rows)
         lengths = [longest] * len(lengths)
     else:
         bag = (counts.cumsum(0) - counts)[segment] + rank
-        index = torch.empty(total, **short)
+        index = short(total)
     index.scatter_(0, bag, row.to(torch.int32))
-    offsets = torch.zeros(rows + 1, **short)
+    offsets = short(rows + 1)
     torch.cumsum(torch.bincount(row, minlength=rows), 0, out=offsets[1:])
     return Chunk(units, index, lengths, even, bag.to(torch.int32), offsets)
 

@@ -11,7 +11,6 @@ and the host never waits.
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import torch
 import triton
@@ -132,7 +131,7 @@ def outer(x: Tensor, gates: Tensor, errors: Tensor) -> Tensor:
     return result
 
 
-def _settings(dtype: torch.dtype) -> dict[str, Any]:
+def _settings(dtype: torch.dtype) -> dict[str, object]:
     """Return tile sizes, and the precision that the user allows for float32 products."""
     exact = torch.get_float32_matmul_precision() == "highest"
     return {

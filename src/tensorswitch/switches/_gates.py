@@ -39,11 +39,6 @@ def draw_gates(
     list of Tensor
         For each layer the weights, of shape (n_l, units of layer l - 1).
 
-    References
-    ----------
-    Glorot and Bengio, Understanding the difficulty of training deep feedforward neural networks,
-    AISTATS 2010.
-
     Examples
     --------
     >>> import torch
@@ -66,7 +61,7 @@ def draw_gates(
 def deep_gates(
     x: Tensor, gate_weights: Sequence[Tensor], switch: Switch | None = None
 ) -> list[Tensor]:
-    """Return ``h_l = H(W_l x_{l-1})`` for each layer, with ``x_l`` from the scalar network.
+    """Return ``h_l = H(W_l x_{l-1})`` for each layer, with ``x_l`` of the scalar network.
 
     Parameters
     ----------
@@ -81,10 +76,6 @@ def deep_gates(
     -------
     list of bool Tensor
         For each layer the gates, of shape (rows, n_l).
-
-    References
-    ----------
-    Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 2.2.
     """
     switch = ReLU() if switch is None else switch
     gates = []

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from numbers import Integral
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tensorswitch._checks import check_floating, check_shape
+from tensorswitch._checks import check_floating, check_shape, pair
 from tensorswitch.switches._routes import Routes
 from tensorswitch.switches._switch import AllOpen, Switch
 
@@ -58,44 +57,28 @@ class MaxPool2d:
         opened = self.switch.open(flat).view(images, height, width, gates).permute(0, 3, 1, 2)
         finite = torch.where(scores.isnan(), -torch.inf, scores)
         units = finite.unflatten(1, (-1, self.switch.pieces)).amax(2)
-        return _pooled(units, opened, self.kernel_size, self.stride)
+        (kh, kw), (sh, sw) = pair("kernel_size", self.kernel_size), self._stride()
+        if kh > height or kw > width:
+            raise ValueError(
+                f"a {kh}×{kw} pooling window with stride {sh}×{sw} does not fit in "
+                f"scores of {height}×{width}"
+            )
+        # The winning position: (images, units, windows).
+        winner = F.max_pool2d(units, (kh, kw), (sh, sw), return_indices=True)[1].flatten(2)
+        place = partial(torch.arange, device=scores.device)
+        top, left = place(0, height - kh + 1, sh), place(0, width - kw + 1, sw)
+        corner = (top[:, None] * width + left).flatten()
+        within = place(kh)[:, None] * width + place(kw)
+        position = (corner[:, None] + within.flatten()).flatten()  # (windows · candidates,)
 
+        # (images, windows · candidates, units)
+        wins = winner.transpose(1, 2).repeat_interleave(kh * kw, 1) == position[:, None]
+        wins = wins.repeat_interleave(self.switch.pieces, 2)
+        routed = wins & opened.flatten(2).transpose(1, 2)[:, position]
+        source = (place(images)[:, None] * (height * width) + position).flatten()
+        windows = images * len(corner)
+        target = place(windows).repeat_interleave(kh * kw, 0)
+        return Routes(routed.flatten(0, 1), source, target, windows)
 
-def _pooled(
-    units: Tensor,
-    opened: Tensor,
-    kernel_size: int | tuple[int, int],
-    stride: int | tuple[int, int] | None,
-) -> Routes:
-    """Return the routes of the positions with the highest unit scores, where ``opened``."""
-    (kh, kw), images = _pair(kernel_size), units.shape[0]
-    sh, sw = _pair(kernel_size if stride is None else stride)
-    height, width = units.shape[2:]
-    if min(kh, kw, sh, sw) < 1 or kh > height or kw > width:
-        raise ValueError(
-            f"a {kh}×{kw} pooling window with stride {sh}×{sw} does not fit in "
-            f"scores of {height}×{width}"
-        )
-    finite = torch.where(units.isnan(), -torch.inf, units)
-    # The winning position: (images, units, windows).
-    winner = F.max_pool2d(finite, (kh, kw), (sh, sw), return_indices=True)[1].flatten(2)
-    device = units.device
-    top = torch.arange(0, height - kh + 1, sh, device=device)
-    left = torch.arange(0, width - kw + 1, sw, device=device)
-    corner = (top[:, None] * width + left).flatten()
-    within = torch.arange(kh, device=device)[:, None] * width + torch.arange(kw, device=device)
-    position = (corner[:, None] + within.flatten()).flatten()  # (windows · candidates,)
-    windows = corner.shape[0]
-
-    # (images, windows · candidates, units)
-    wins = winner.transpose(1, 2).repeat_interleave(kh * kw, 1) == position[:, None]
-    pieces = opened.shape[1] // units.shape[1]
-    gates = wins.repeat_interleave(pieces, 2) & opened.flatten(2).transpose(1, 2)[:, position]
-    source = (torch.arange(images, device=device)[:, None] * (height * width) + position).flatten()
-    target = torch.arange(images * windows, device=device).repeat_interleave(kh * kw, 0)
-    return Routes(gates.flatten(0, 1), source, target, images * windows)
-
-
-def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
-    both: Any = (size, size) if isinstance(size, Integral) else size
-    return int(both[0]), int(both[1])
+    def _stride(self) -> tuple[int, int]:
+        return pair("stride", self.kernel_size if self.stride is None else self.stride)

@@ -73,18 +73,7 @@ class Routes:
             raise ValueError("target and rows go together: give both or neither")
 
     def check_source(self, x: Tensor) -> None:
-        """Raise unless ``x`` can be the input of these routes.
-
-        Parameters
-        ----------
-        x : Tensor of shape (rows, in_features)
-            Input rows.
-
-        Raises
-        ------
-        ValueError
-            If ``x`` is on another device, or has too few rows.
-        """
+        """Raise unless ``x``, (rows, in_features), can be the input of these routes."""
         if self.gates.device != x.device:
             raise ValueError(
                 f"gates are on {self.gates.device} but x is on {x.device}; move one with .to()"
@@ -103,23 +92,8 @@ class Routes:
     def expand(self, x: Tensor) -> Tensor:
         """Return the expanded tensor, ``Z_t = Σ_p h_p ⊗ x_source(p)`` over the pairs of target t.
 
-        Parameters
-        ----------
-        x : Tensor of shape (rows, in_features)
-            Input rows.
-
-        Returns
-        -------
-        Tensor of shape (output rows, units, in_features)
-            What :func:`tensorswitch.switched_linear` applies its weights to without forming it.
-
-        Examples
-        --------
-        >>> import torch
-        >>> from tensorswitch import Routes
-        >>> routes = Routes(torch.tensor([[True], [True]]), target=torch.tensor([0, 0]), rows=1)
-        >>> routes.expand(torch.tensor([[1.0, 2.0], [10.0, 20.0]]))
-        tensor([[[11., 22.]]])
+        :func:`tensorswitch.switched_linear` applies its weights to this tensor, of shape
+        (output rows, units, in_features), without forming it.
         """
         copies = self._copies(x)
         z = self.gates[:, :, None] * copies[:, None, :]
@@ -128,39 +102,10 @@ class Routes:
         return z.new_zeros(self.rows, *z.shape[1:]).index_add(0, self.target, z)
 
     def aligned(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return one input row and one row of gates for each output row.
+        """Return one input row and one row of gates for each output row, ``Z_t = h_t ⊗ x_t``.
 
-        This view of the routes is all that boolean gates can express: ``Z_t = h_t ⊗ x_t``. It
-        exists if no output row adds up several input rows. An output row without open gates has
-        an input row of zeros.
-
-        Parameters
-        ----------
-        x : Tensor of shape (rows, in_features)
-            Input rows.
-
-        Returns
-        -------
-        x : Tensor of shape (output rows, in_features)
-            The input row that each output row copies.
-        gates : bool Tensor of shape (output rows, units)
-            Its open units.
-
-        Raises
-        ------
-        ValueError
-            If several pairs with open gates have the same target.
-
-        Examples
-        --------
-        >>> import torch
-        >>> from tensorswitch import Routes
-        >>> gates = torch.tensor([[True, False], [False, True]])
-        >>> routes = Routes(gates, target=torch.tensor([1, 0]), rows=2)
-        >>> routes.aligned(torch.tensor([[1.0], [10.0]]))
-        (tensor([[10.],
-                [ 1.]]), tensor([[False,  True],
-                [ True, False]]))
+        This view of the routes is all that boolean gates can express. It exists if no output row
+        adds up several input rows. An output row without open gates has an input row of zeros.
         """
         copies = self._copies(x)
         if self.target is None or self.rows is None:

@@ -1,14 +1,16 @@
-"""Switches that decide for each row on its own: ReLU, maxout and none."""
+"""Switches that decide for each row on its own: ReLU, maxout and none.
+
+h_j = s_j > 0        h_j = (s_j is the highest of its pieces)        h_j = 1
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral
 
 import torch
 from torch import Tensor
 
-from tensorswitch._checks import check_floating, check_shape
+from tensorswitch._checks import check_floating, check_positive, check_shape
 from tensorswitch.switches._routes import Routes
 
 
@@ -26,48 +28,15 @@ class Switch:
     pieces: int = 1
 
     def open(self, scores: Tensor) -> Tensor:
-        """Return which gates are open.
-
-        Parameters
-        ----------
-        scores : Tensor of shape (rows, gates)
-            ``W x`` for each row.
-
-        Returns
-        -------
-        bool Tensor of shape (rows, gates)
-            True where a gate is open.
-        """
+        """Return which gates are open, for scores ``W x`` of shape (rows, gates)."""
         raise NotImplementedError
 
     def units(self, scores: Tensor) -> Tensor:
-        """Return the activities of the scalar network.
-
-        Parameters
-        ----------
-        scores : Tensor of shape (rows, gates)
-            ``W x`` for each row.
-
-        Returns
-        -------
-        Tensor of shape (rows, gates / pieces)
-            The input of the next layer of gates.
-        """
+        """Return the activities of the scalar network, (rows, gates / pieces), for scores."""
         raise NotImplementedError
 
     def check_gates(self, gates: int) -> None:
-        """Raise unless this number of gates forms whole units.
-
-        Parameters
-        ----------
-        gates : int
-            Number of gates of a layer.
-
-        Raises
-        ------
-        ValueError
-            If ``gates`` is not a multiple of ``pieces``.
-        """
+        """Raise unless this number of gates forms whole units of ``pieces``."""
         if gates % self.pieces:
             raise ValueError(
                 f"gates must be a multiple of the {self.pieces} pieces of {self}, got {gates}"
@@ -94,33 +63,11 @@ class ReLU(Switch):
     """
 
     def open(self, scores: Tensor) -> Tensor:
-        """Return ``scores > 0``.
-
-        Parameters
-        ----------
-        scores : Tensor of shape (rows, gates)
-            ``W x`` for each row.
-
-        Returns
-        -------
-        bool Tensor of shape (rows, gates)
-            True where a gate is open.
-        """
+        """Return ``scores > 0``."""
         return scores > 0
 
     def units(self, scores: Tensor) -> Tensor:
-        """Return ``max(0, scores)``.
-
-        Parameters
-        ----------
-        scores : Tensor of shape (rows, gates)
-            ``W x`` for each row.
-
-        Returns
-        -------
-        Tensor of shape (rows, gates)
-            Activities of the ReLU network.
-        """
+        """Return ``max(0, scores)``."""
         return scores.relu()
 
 
@@ -129,33 +76,11 @@ class AllOpen(Switch):
     """Open every gate whose score is not NaN, which makes the units linear."""
 
     def open(self, scores: Tensor) -> Tensor:
-        """Return True for every score that is not NaN.
-
-        Parameters
-        ----------
-        scores : Tensor of shape (rows, gates)
-            ``W x`` for each row.
-
-        Returns
-        -------
-        bool Tensor of shape (rows, gates)
-            True where a gate is open.
-        """
+        """Return True for every score that is not NaN."""
         return ~scores.isnan()
 
     def units(self, scores: Tensor) -> Tensor:
-        """Return the scores unchanged.
-
-        Parameters
-        ----------
-        scores : Tensor of shape (rows, gates)
-            ``W x`` for each row.
-
-        Returns
-        -------
-        Tensor of shape (rows, gates)
-            Activities of the linear network.
-        """
+        """Return the scores unchanged."""
         return scores
 
 
@@ -186,24 +111,11 @@ class Maxout(Switch):
     pieces: int = 2
 
     def __post_init__(self) -> None:
-        pieces: object = self.pieces
-        if isinstance(pieces, bool) or not isinstance(pieces, Integral) or pieces < 1:
-            raise ValueError(f"pieces must be a positive integer, got {pieces!r}")
-        object.__setattr__(self, "pieces", int(pieces))
+        check_positive(pieces=self.pieces)
+        object.__setattr__(self, "pieces", int(self.pieces))
 
     def open(self, scores: Tensor) -> Tensor:
-        """Return True for the winner of each unit.
-
-        Parameters
-        ----------
-        scores : Tensor of shape (rows, gates)
-            ``W x`` for each row.
-
-        Returns
-        -------
-        bool Tensor of shape (rows, gates)
-            True where a gate is open.
-        """
+        """Return True for the winner of each unit."""
         rows, gates = scores.shape
         units = scores.reshape(rows, gates // self.pieces, self.pieces)
         nan = units.isnan()
@@ -212,46 +124,13 @@ class Maxout(Switch):
         return ((pieces == winner) & ~nan).view(rows, gates)
 
     def units(self, scores: Tensor) -> Tensor:
-        """Return the highest score of each unit.
-
-        Parameters
-        ----------
-        scores : Tensor of shape (rows, gates)
-            ``W x`` for each row.
-
-        Returns
-        -------
-        Tensor of shape (rows, gates / pieces)
-            Activities of the maxout network.
-        """
+        """Return the highest score of each unit."""
         best: Tensor = scores.unflatten(1, (-1, self.pieces)).amax(2)
         return best
 
 
 def as_switch(switch: Switch | str) -> Switch:
-    """Return the switch with a given name; a switch is returned unchanged.
-
-    Parameters
-    ----------
-    switch : Switch or {"relu", "none", "maxout", "maxout:PIECES"}
-        ``"none"`` opens every gate. ``PIECES`` is the number of gates per unit, 2 by default.
-
-    Returns
-    -------
-    Switch
-        The switch.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown.
-
-    Examples
-    --------
-    >>> from tensorswitch.switches import as_switch
-    >>> as_switch("maxout:3")
-    Maxout(pieces=3)
-    """
+    """Return the switch of a name: "relu", "none" (all gates open), "maxout" or "maxout:PIECES"."""
     if isinstance(switch, Switch):
         return switch
     name, _, count = str(switch).partition(":")
@@ -265,23 +144,7 @@ def as_switch(switch: Switch | str) -> Switch:
 
 
 def switch_name(switch: Switch) -> str:
-    """Return the name of a switch, the inverse of :func:`as_switch`.
-
-    Parameters
-    ----------
-    switch : Switch
-        :class:`ReLU`, :class:`Maxout` or :class:`AllOpen`.
-
-    Returns
-    -------
-    str
-        The name.
-
-    Raises
-    ------
-    TypeError
-        If it is another switch, which has no name.
-    """
+    """Return the name of a switch, the inverse of :func:`as_switch`."""
     if type(switch) is Maxout:
         return f"maxout:{switch.pieces}"
     if type(switch) not in (ReLU, AllOpen):

@@ -7,13 +7,12 @@ batch.
 
 from tensorswitch.training._divergence import DivergedError
 from tensorswitch.training._history import Epoch, History
-from tensorswitch.training._learner import Learner
-from tensorswitch.training._loop import BEST, CHECKPOINT, train
-from tensorswitch.training._rows import Rows
+from tensorswitch.training._learner import Learner, Rows
+from tensorswitch.training._loop import BEST as BEST
+from tensorswitch.training._loop import CHECKPOINT as CHECKPOINT
+from tensorswitch.training._loop import train
 
 __all__ = [
-    "BEST",
-    "CHECKPOINT",
     "DivergedError",
     "Epoch",
     "History",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from torch import Tensor
 
-from tensorswitch.persistence import saved_as
+from tensorswitch.persistence import State, saved_as
 from tensorswitch.training._history import History
 
 if TYPE_CHECKING:
@@ -25,15 +25,15 @@ class Checkpoint:
 
     epochs_done: int
     history: History
-    notes: dict[str, Any]
-    settings: dict[str, Any]
+    notes: State
+    settings: State
     weights: dict[str, Tensor]
-    optimizer: dict[str, Any]
+    optimizer: State
     generator: Tensor
-    schedule: dict[str, Any] | None
+    schedule: State | None
 
     @classmethod
-    def of(cls, learner: Learner, history: History, notes: dict[str, Any]) -> Self:
+    def of(cls, learner: Learner, history: History, notes: State) -> Self:
         """Collect what a learner consists of, without copying it."""
         schedule = None if learner.schedule is None else _plain(learner.schedule.state_dict())
         return cls(
@@ -47,7 +47,7 @@ class Checkpoint:
             schedule,
         )
 
-    def restore(self, learner: Learner, notes: dict[str, Any]) -> History:
+    def restore(self, learner: Learner, notes: State) -> History:
         """Replace the state of a learner of the same run, and return the results so far."""
         different = _differing(self.notes, notes) | _differing(self.settings, learner.settings)
         if different:
@@ -61,17 +61,17 @@ class Checkpoint:
         learner.epochs_done = self.epochs_done
         return self.history
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """Return the fields, with the history as plain values."""
         return {**vars(self), "history": self.history.to_json()}
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
+    def from_state(cls, state: State) -> Self:
         """Return the checkpoint of a state."""
         return cls(**{**state, "history": History.from_json(state["history"])})
 
 
-def _differing(before: dict[str, Any], now: dict[str, Any]) -> set[str]:
+def _differing(before: State, now: State) -> set[str]:
     return {name for name in {*before, *now} if before.get(name) != now.get(name)}
 
 

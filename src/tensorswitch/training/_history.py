@@ -7,7 +7,8 @@ import io
 import json
 import math
 from dataclasses import asdict, dataclass, field
-from typing import Any
+
+from tensorswitch.persistence import State
 
 
 def percent(error: float) -> str:
@@ -102,14 +103,8 @@ class History:
 
     @classmethod
     def from_json(cls, text: str) -> History:
-        """Return the history that :meth:`to_json` wrote.
-
-        Parameters
-        ----------
-        text : str
-            JSON text.
-        """
-        entries: list[dict[str, Any]] = [
-            {k: math.nan if v is None else v for k, v in e.items()} for e in json.loads(text)
-        ]
+        """Return the history that :meth:`to_json` wrote."""
+        entries: list[State] = json.loads(text)
+        for entry in entries:
+            entry.update({k: math.nan for k, v in entry.items() if v is None})
         return cls([Epoch(**entry) for entry in entries])

@@ -8,10 +8,9 @@ alone: their own code may rely on the order of numbers in memory, for example by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -21,45 +20,29 @@ from tensorswitch.models import Network
 if TYPE_CHECKING:
     from tensorswitch.training._learner import Learner
 
-P = ParamSpec("P")
-T = TypeVar("T")
 
-
-def in_channels_last(
-    method: Callable[Concatenate[Learner, P], T],
-) -> Callable[Concatenate[Learner, P], T]:
-    """Return a method of a learner that runs with convolutions in channels-last format."""
-
-    @wraps(method)
-    def call(learner: Learner, /, *arguments: P.args, **options: P.kwargs) -> T:
-        weights: list[Tensor] = []
-        if type(learner.network) is Network and learner.ranks == 1:
-            weights = [m.weight for m in learner.network.modules() if type(m) is nn.Conv2d]
-        with _channels_last(weights, learner.optimizer):
-            return method(learner, *arguments, **options)
-
-    return call
+@contextmanager
+def channels_last(learner: Learner) -> Iterator[None]:
+    """Convert convolutions and their momenta, which fused optimisers need in the same format."""
+    convolutions: list[Tensor] = []
+    if type(learner.network) is Network and learner.ranks == 1:
+        convolutions = [m.weight for m in learner.network.modules() if type(m) is nn.Conv2d]
+    originals = [weight.data for weight in convolutions]
+    for weight in convolutions:
+        for tensor in (weight, *_momenta(weight, learner.optimizer)):
+            tensor.data = _copy(tensor.data, torch.channels_last)
+    try:
+        yield
+    finally:
+        for weight, original in zip(convolutions, originals, strict=True):
+            weight.data = original.copy_(weight.data)  # the same memory, which others may share
+            for tensor in _momenta(weight, learner.optimizer):
+                tensor.data = _copy(tensor.data, torch.contiguous_format)
 
 
 def suited_images(network: nn.Module, x: Tensor) -> Tensor:
     """Return images in the format that a network of this package evaluates fastest."""
     return _copy(x, torch.channels_last) if type(network) is Network and x.ndim == 4 else x
-
-
-@contextmanager
-def _channels_last(weights: list[Tensor], optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Convert weights and their momenta, which fused optimisers need in the same format."""
-    originals = [weight.data for weight in weights]
-    for weight in weights:
-        for tensor in (weight, *_momenta(weight, optimizer)):
-            tensor.data = _copy(tensor.data, torch.channels_last)
-    try:
-        yield
-    finally:
-        for weight, original in zip(weights, originals, strict=True):
-            weight.data = original.copy_(weight.data)  # the same memory, which others may share
-            for tensor in _momenta(weight, optimizer):
-                tensor.data = _copy(tensor.data, torch.contiguous_format)
 
 
 def _copy(tensor: Tensor, memory_format: torch.memory_format) -> Tensor:
@@ -72,5 +55,5 @@ def _copy(tensor: Tensor, memory_format: torch.memory_format) -> Tensor:
 
 
 def _momenta(weight: Tensor, optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    state: dict[str, Any] = optimizer.state.get(weight, {})
+    state = optimizer.state.get(weight, {})
     return [t for t in state.values() if isinstance(t, Tensor) and t.shape == weight.shape]

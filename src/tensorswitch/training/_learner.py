@@ -11,42 +11,87 @@ that is killed and resumed ends with the same bits as one that is not.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn import functional as F
+from torch.optim.lr_scheduler import LRScheduler
 
-from tensorswitch._bfloat16 import bfloat16_problem
 from tensorswitch._checks import (
     check_above_zero,
     check_device,
     check_number,
     check_positive,
     check_seed,
+    from_numpy,
 )
-from tensorswitch._interrupts import deferring_interrupts
-from tensorswitch._random import seeded
-from tensorswitch.persistence import load, save
+from tensorswitch._process import bfloat16_problem, deferring_interrupts, seeded
+from tensorswitch.persistence import State, load, save
 from tensorswitch.training._checkpoint import Checkpoint, OtherRunError
 from tensorswitch.training._divergence import raise_diverged
 from tensorswitch.training._history import History
-from tensorswitch.training._layout import in_channels_last, suited_images
-from tensorswitch.training._rows import Rows
+from tensorswitch.training._layout import channels_last, suited_images
 
-# Blocks of evaluation; the activations of 4,096 images would take gigabytes, and longer to map.
-EVALUATION_ROWS, EVALUATION_IMAGES = 4096, 256
-LOOK_EVERY = 16  # steps between checks of the loss on devices that would have to synchronise
+
+@dataclass(frozen=True)
+class Pace:
+    """How much is done at a time; chosen by ``benchmarks.training``."""
+
+    # The activations of 4,096 images would take gigabytes, and longer to map.
+    evaluated_rows: int = 4096
+    evaluated_images: int = 256
+    look_every: int = 16  # steps between checks of the loss where they synchronise with a device
+
+
+PACE = Pace()
 LOSSES: dict[str, Callable[..., Tensor]] = {"cross-entropy": F.cross_entropy, "squared": F.mse_loss}
-OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,
 }
+
+
+@dataclass
+class Rows:
+    """Inputs and targets of a part of the data.
+
+    Parameters
+    ----------
+    x : Tensor of shape (rows, ...)
+        Inputs.
+    y : Tensor of shape (rows,) or (rows, outputs)
+        Integer labels, or targets of a regression.
+    weight : Tensor of shape (rows,), optional
+        Factors on the losses of the rows, with a mean of 1.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from tensorswitch.training import Rows
+    >>> Rows(torch.zeros(8, 4), torch.zeros(8, dtype=torch.long)).to("cpu").x.shape
+    torch.Size([8, 4])
+    """
+
+    x: Tensor
+    y: Tensor
+    weight: Tensor | None = None
+
+    @classmethod
+    def from_numpy(cls, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> Rows:
+        """Return rows that share the memory of writable arrays."""
+        return cls(from_numpy(x), from_numpy(y), None if weight is None else from_numpy(weight))
+
+    def to(self, device: torch.device | str) -> Rows:
+        """Return the rows on a device, without a copy if they are already there."""
+        weight = None if self.weight is None else self.weight.to(device)
+        return Rows(self.x.to(device), self.y.to(device), weight)
 
 
 class Learner:
@@ -105,7 +150,7 @@ class Learner:
         momentum: float = 0.9,
         weight_decay: float = 1e-3,
         batch_size: int = 128,
-        schedule: Callable[[torch.optim.Optimizer], Any] | None = None,
+        schedule: Callable[[torch.optim.Optimizer], LRScheduler] | None = None,
         seed: int = 0,
         device: torch.device | str = "cpu",
         precision: str | None = None,
@@ -129,16 +174,16 @@ class Learner:
         if self.ranks > 1:
             self.forward = nn.parallel.DistributedDataParallel(self.network)
         trained = [p for p in self.network.parameters() if p.requires_grad]
-        rates: dict[str, Any] = {"lr": float(lr), "weight_decay": float(weight_decay)}
+        rates: State = {"lr": float(lr), "weight_decay": float(weight_decay)}
         if optimizer == "sgd":
             rates["momentum"] = float(momentum)
-        fused: dict[str, Any] = {"fused": self.device.type in ("cpu", "cuda")}
+        fused = self.device.type in ("cpu", "cuda")
         with deferring_interrupts():  # the first optimiser imports torch's compiler
-            self.optimizer = OPTIMIZERS[optimizer](trained, **rates, **fused)
+            self.optimizer = OPTIMIZERS[optimizer](trained, fused=fused, **rates)
         self.schedule = None if schedule is None else schedule(self.optimizer)
         self.generator = torch.Generator().manual_seed(int(seed))
         self.epochs_done = 0
-        self.settings: dict[str, Any] = {
+        self.settings: State = {
             "loss": loss,
             "optimizer": optimizer,
             **rates,
@@ -148,23 +193,22 @@ class Learner:
             "seed": int(seed),
         }
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> State:
         """Return the present settings of the optimiser, as arguments for another learner."""
         group = self.optimizer.param_groups[0]
         names = [name for name in ("lr", "momentum", "weight_decay") if name in group]
-        rates: dict[str, Any] = {name: float(group[name]) for name in names}
+        rates: State = {name: float(group[name]) for name in names}
         return {"optimizer": self.settings["optimizer"], "batch_size": self.batch_size, **rates}
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> State:
         # A generator cannot be pickled, but its state can.
         return {**self.__dict__, "generator": self.generator.get_state()}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: State) -> None:
         self.__dict__.update(state)
         self.generator = torch.Generator()
         self.generator.set_state(state["generator"])
 
-    @in_channels_last
     def epoch(self, rows: Rows, watch: Callable[[], None] | None = None) -> tuple[float, float]:
         """Train for one pass over the rows, in a new random order.
 
@@ -194,8 +238,8 @@ class Learner:
         weight = None if rows.weight is None else rows.weight.index_select(0, order)
         losses, wrong = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
         together = self.batch_size * self.ranks
-        look = 1 if self.device.type == "cpu" else LOOK_EVERY
-        with self._random_numbers():
+        look = 1 if self.device.type == "cpu" else PACE.look_every
+        with channels_last(self), self._random_numbers():
             for step, start in enumerate(range(0, len(x), together)):
                 batch = min(together, len(x) - start)
                 mine = slice(
@@ -245,33 +289,19 @@ class Learner:
 
     @torch.no_grad()
     def outputs(self, x: Tensor) -> Tensor:
-        """Return the outputs of the network in evaluation mode, computed in blocks of rows.
-
-        Parameters
-        ----------
-        x : Tensor of shape (rows, ...)
-            Inputs.
-        """
+        """Return the outputs for inputs of shape (rows, ...) in evaluation mode, block by block."""
         self.network.eval()
         parts = []
-        for block in x.split(EVALUATION_ROWS if x.ndim == 2 else EVALUATION_IMAGES):
+        for block in x.split(PACE.evaluated_rows if x.ndim == 2 else PACE.evaluated_images):
             with self._autocast():
                 part = self.network(suited_images(self.network, block.to(self.device)))
                 parts.append(part.float() if self.precision else part)
         return torch.cat(parts)
 
     def evaluate(self, rows: Rows | None) -> tuple[float, float]:
-        """Return the mean loss and error of the network in evaluation mode.
+        """Return the mean loss and error on rows in evaluation mode; NaN without rows.
 
-        Parameters
-        ----------
-        rows : Rows or None
-            Rows to evaluate.
-
-        Returns
-        -------
-        loss, error : float
-            NaN without rows; the error is NaN in regression, too.
+        The error is NaN in regression, too.
         """
         if rows is None or not len(rows.x):
             return math.nan, math.nan
@@ -287,7 +317,7 @@ class Learner:
         wrong = (outputs.argmax(1) != y).float()
         return loss, float((wrong if weight is None else wrong * weight).mean())
 
-    def save(self, path: str | Path, history: History, notes: dict[str, Any]) -> None:
+    def save(self, path: str | Path, history: History, notes: State) -> None:
         """Write a checkpoint, from which :meth:`restore` continues exactly.
 
         Parameters
@@ -297,12 +327,12 @@ class Learner:
         history : History
             Results so far.
         notes : dict
-            Settings of the run, as JSON values.
+            Settings of the run, as JSON values, which must be the same to restore it.
         """
         save(Checkpoint.of(self, history, notes), path)
 
-    def restore(self, path: str | Path, notes: dict[str, Any]) -> History:
-        """Continue from a checkpoint written by :meth:`save`.
+    def restore(self, path: str | Path, notes: State) -> History:
+        """Continue from a checkpoint of :meth:`save`, and return the results so far.
 
         Parameters
         ----------
@@ -310,11 +340,6 @@ class Learner:
             File to read.
         notes : dict
             Settings of the run, which must be those of the checkpoint.
-
-        Returns
-        -------
-        History
-            Results so far. A checkpoint of other settings or another network raises an error.
         """
         try:
             return load(path, Checkpoint).restore(self, notes)  # type: ignore[no-any-return]
@@ -350,10 +375,10 @@ class Learner:
     def _columns(self, y: Tensor) -> int:
         return y.shape[1] if y.dim() == 2 else 1
 
-    def _autocast(self) -> Any:
+    def _autocast(self) -> AbstractContextManager[None]:
         return torch.autocast(self.device.type, torch.bfloat16) if self.precision else nullcontext()
 
 
-def _check_name(name: str, value: str, known: dict[str, Any]) -> None:
+def _check_name(name: str, value: str, known: Collection[str]) -> None:
     if value not in known:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}; got {value!r}")

@@ -7,19 +7,21 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from torch import distributed
 
 from tensorswitch._checks import check_positive
 from tensorswitch._files import as_json, make_folder, write_text
 from tensorswitch._progress import progress_bar
-from tensorswitch.persistence import load
+from tensorswitch.persistence import State, load
 from tensorswitch.training._checkpoint import Checkpoint
 from tensorswitch.training._divergence import raise_diverged
 from tensorswitch.training._history import Epoch, History
-from tensorswitch.training._learner import Learner
-from tensorswitch.training._rows import Rows
+from tensorswitch.training._learner import Learner, Rows
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
 NEXT_BEST = "next-best.safetensors"  # renamed to BEST once the checkpoint includes its epoch
@@ -34,7 +36,7 @@ def train(
     test: Rows | None = None,
     patience: int | None = None,
     folder: str | Path | None = None,
-    notes: dict[str, Any] | None = None,
+    notes: State | None = None,
     tensorboard: bool = False,
     progress: bool = False,
     after: Callable[[Epoch], None] | None = None,
@@ -135,7 +137,7 @@ def train(
     return history
 
 
-def _resume(learner: Learner, place: Path, notes: dict[str, Any]) -> History:
+def _resume(learner: Learner, place: Path, notes: State) -> History:
     """Create the folder, or continue from the checkpoint in it and return its history."""
     make_folder(place)
     history = History()
@@ -156,7 +158,7 @@ def _resume(learner: Learner, place: Path, notes: dict[str, Any]) -> History:
     return history
 
 
-def _save(learner: Learner, place: Path, history: History, notes: dict[str, Any]) -> None:
+def _save(learner: Learner, place: Path, history: History, notes: State) -> None:
     """Write the checkpoint after an epoch, which may be the best so far."""
     # The process may be killed between any two writes. The checkpoint decides which epochs are
     # done, so the best epoch is renamed after it is written, not before.
@@ -197,7 +199,7 @@ def _note(epoch: Epoch) -> str:
     return ", ".join(parts)
 
 
-def _events(place: Path | None) -> Any:
+def _events(place: Path | None) -> SummaryWriter:
     if place is None:
         raise ValueError("tensorboard needs a folder to write to")
     try:
