@@ -11,22 +11,20 @@ Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087.
 """
 
 from importlib import import_module
-from importlib.metadata import version
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from tensorswitch import algebra, inverted, kernels, nn, ridge, switches
-from tensorswitch.nn import (
-    CompressedSwitching,
-    JointSwitching,
-    SwitchedConv2d,
-    SwitchedLinear,
-    TensorSwitching,
-    convert,
-)
-from tensorswitch.switched import switched_linear
-from tensorswitch.switches import Routes
-
-__version__ = version("tensorswitch")
+if TYPE_CHECKING:
+    from tensorswitch import algebra, inverted, kernels, nn, ridge, switches
+    from tensorswitch.nn import (
+        CompressedSwitching,
+        JointSwitching,
+        SwitchedConv2d,
+        SwitchedLinear,
+        TensorSwitching,
+        convert,
+    )
+    from tensorswitch.switched import switched_linear
+    from tensorswitch.switches import Routes
 
 __all__ = [
     "CompressedSwitching",
@@ -44,29 +42,59 @@ __all__ = [
     "switched_linear",
     "switches",
 ]
-# Imported when they are first used, as they need scikit-learn or are slow to import.
-_LAZY = (
+# Everything is imported when it is first used, so that the command line need not wait for torch.
+_PACKAGES = (
+    "algebra",
+    "compare",
     "data",
+    "datasets",
     "estimators",
     "experiments",
     "explain",
     "features",
+    "inverted",
     "kernel_ridge",
+    "kernels",
     "linear",
     "models",
+    "nn",
     "paper",
     "persistence",
     "preprocessing",
+    "ridge",
+    "switched",
+    "switches",
+    "tables",
     "teach",
     "training",
 )
+_HOMES = {
+    "Routes": "switches",
+    "switched_linear": "switched",
+    **dict.fromkeys(
+        (
+            "CompressedSwitching",
+            "JointSwitching",
+            "SwitchedConv2d",
+            "SwitchedLinear",
+            "TensorSwitching",
+            "convert",
+        ),
+        "nn",
+    ),
+}
 
 
-def __getattr__(name: str) -> ModuleType:
-    if name in _LAZY:
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
         return import_module(f"tensorswitch.{name}")
+    if name in _HOMES:
+        found = globals()[name] = getattr(import_module(f"tensorswitch.{_HOMES[name]}"), name)
+        return found
+    if name == "__version__":
+        return import_module("importlib.metadata").version("tensorswitch")
     raise AttributeError(f"module 'tensorswitch' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_PACKAGES, *_HOMES, "__version__"})

@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorswitch._pca import principal_components
 from tensorswitch.data.encoder import TableEncoder
 from tensorswitch.data.readers import DataError
+from tensorswitch.persistence import saved_as
 
 VALIDATION = 5000
 
 
+@saved_as("preparation")
 class Preparation(NamedTuple):
     """Preprocess images to inputs, ``(pixels − mean) / scale · basis``.
 
@@ -93,6 +95,15 @@ class Preparation(NamedTuple):
             projected: np.ndarray = x.reshape(len(x), -1) @ self.basis
             return projected
         return x.reshape(len(x), -1) if self.flat else x
+
+    def state(self) -> dict[str, Any]:
+        """Return mean, basis and scale."""
+        return self._asdict()
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Preparation:
+        """Return the preparation of a state."""
+        return cls(**state)
 
 
 class Split(NamedTuple):

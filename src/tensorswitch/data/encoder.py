@@ -19,6 +19,7 @@ from tensorswitch.data._text import (
 from tensorswitch.data.labels import number_name
 from tensorswitch.data.readers import DataError
 from tensorswitch.data.tables import Table
+from tensorswitch.persistence import saved_as
 
 __all__ = ["TableEncoder"]
 
@@ -80,35 +81,37 @@ class Column:
         return names + [f"{self.name} is missing"] * self.gaps
 
 
+@saved_as("table-encoder")
 @dataclass(frozen=True)
 class TableEncoder:
     """Columns as numbers: standardised, with categories one-hot and missing values filled.
 
-    Numbers are standardised, with the median for missing values. Words get an input each for the
-    30 most frequent ones and one for all others, to which words that were not seen in training
-    belong, too. Dates become the number of days and the phases of the year, the week and, if there
-    are times, the day. Where values were missing in training there is an input that says so.
-    Columns that are constant, and words that are nearly all different, are left out.
+        Numbers are standardised, with the median for missing values. Words get an input each for the
+        30 most frequent ones and one for all others, to which words that were not seen in training
+        belong, too. Dates become the number of days and the phases of the year, the week and, if there
+        are times, the day. Where values were missing in training there is an input that says so.
+        Columns that are constant, and words that are nearly all different, are left out.
 
-    Parameters
-    ----------
-    columns : tuple of Column
-        The columns that are used.
-    left_out : dict of str to str
-        The columns that are not, and why.
+        Parameters
+        ----------
+        columns : tuple of Column
+            The columns that are used.
+        left_out : dict of str to str
+            The columns that are not, and why.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tensorswitch.data import TableEncoder
-    >>> from tensorswitch.data.tables import Table
-    >>> colour = np.array(["red", "blue", None, "red"], dtype=object)
-    >>> table = Table("mine", {"size": np.array([1.0, 2.0, np.nan, 4.0]), "colour": colour})
-    >>> encoder = TableEncoder.fit(table)
-    >>> encoder.input_names
-    ['size', 'size is missing', 'colour = blue', 'colour = red', 'colour is missing']
-    >>> encoder(table).shape
-    (4, 5)
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tensorswitch.data import TableEncoder
+        >>> from tensorswitch.data.tables import Table
+    from tensorswitch.persistence import saved_as
+        >>> colour = np.array(["red", "blue", None, "red"], dtype=object)
+        >>> table = Table("mine", {"size": np.array([1.0, 2.0, np.nan, 4.0]), "colour": colour})
+        >>> encoder = TableEncoder.fit(table)
+        >>> encoder.input_names
+        ['size', 'size is missing', 'colour = blue', 'colour = red', 'colour is missing']
+        >>> encoder(table).shape
+        (4, 5)
     """
 
     columns: tuple[Column, ...]
@@ -200,7 +203,7 @@ class TableEncoder:
         known = {*self.kinds, *self.left_out}
         return missing, [name for name in table.columns if name not in known]
 
-    def surprises(self, table: Table) -> list[str]:
+    def describe_unseen(self, table: Table) -> list[str]:
         """Describe values that training rows did not have, and what they count as.
 
         Parameters
@@ -229,6 +232,32 @@ class TableEncoder:
             if new:
                 notes.append(cells_that(column.name, new, what))
         return notes
+
+    def state(self) -> dict[str, Any]:
+        """Return the columns.
+
+        Returns
+        -------
+        dict
+            What :meth:`from_state` takes.
+        """
+        return self.to_json()
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Return the encoder of a state.
+
+        Parameters
+        ----------
+        state : dict
+            What :meth:`state` returned.
+
+        Returns
+        -------
+        TableEncoder
+            The encoder.
+        """
+        return cls.from_json(state)
 
     def to_json(self) -> dict[str, Any]:
         """Return the parameters as values of JSON.

@@ -138,6 +138,11 @@ class Problem:
         return f"test row {before}" if is_test else f"training row {row - before}"
 
     @property
+    def is_table(self) -> bool:
+        """Whether the rows are a table with named columns."""
+        return isinstance(self.rows, Table)
+
+    @property
     def is_image(self) -> bool:
         """Whether the rows are images."""
         return isinstance(self.rows, np.ndarray) and self.rows.ndim == 4

@@ -109,6 +109,24 @@ class Table:
         left_out = set(names)
         return replace(self, columns={n: c for n, c in self.columns.items() if n not in left_out})
 
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.columns[name]
+
+    def drop(self, columns: Iterable[str]) -> Table:
+        """Return the table without some columns, as a data frame does.
+
+        Parameters
+        ----------
+        columns : iterable of str
+            Columns to leave out.
+
+        Returns
+        -------
+        Table
+            The other columns.
+        """
+        return self.without(columns)
+
     def column(self, name: str, what: str = "column") -> np.ndarray:
         """Return a column, or raise an error that suggests similar names.
 

@@ -1,4 +1,4 @@
-"""Predictions for some rows, and how good they are."""
+"""Predictions, and common measures of how good they are."""
 
 from __future__ import annotations
 
@@ -11,11 +11,60 @@ from typing import Any
 import numpy as np
 
 from tensorswitch._files import replacing
-from tensorswitch.experiments.metrics import classification_metrics, regression_metrics
 
-__all__ = ["Predictions"]
-
+BINS = 10  # of the reliability curve
+LEAST = 1e-12  # smaller probabilities count as this in the log-loss
 MANY = 50  # classes beyond which only the probability of the predicted one is written
+
+
+def classification_metrics(
+    truth: np.ndarray, predicted: np.ndarray, probabilities: np.ndarray | None, classes: int
+) -> dict[str, Any]:
+    """Return error, accuracies, confusion matrix and, with probabilities, log-loss and reliability.
+
+    Balanced accuracy is the mean over classes that occur. Reliability has rows, the sum of the
+    probabilities of the predicted classes and the number of right rows, by that probability.
+    """
+    confusion = np.zeros((classes, classes), dtype=np.int64)
+    np.add.at(confusion, (truth, predicted), 1)
+    counts = confusion.sum(1)
+    recall = confusion.diagonal()[counts > 0] / counts[counts > 0]
+    right = truth == predicted
+    found: dict[str, Any] = {
+        "error": 1 - float(right.mean()),
+        "accuracy": float(right.mean()),
+        "balanced_accuracy": float(recall.mean()),
+        "confusion": confusion.tolist(),
+    }
+    if probabilities is None:
+        return found
+    p = np.clip(probabilities, LEAST, 1)
+    p = p / p.sum(1, keepdims=True)
+    rows = np.arange(len(truth))
+    found["log_loss"] = float(-np.log(p[rows, truth]).mean())
+    sure = probabilities[rows, predicted]
+    places = np.minimum((sure * BINS).astype(int), BINS - 1)
+    found["reliability"] = [
+        [int(k.sum()), float(sure[k].sum()), int(right[k].sum())]
+        for k in (places == b for b in range(BINS))
+    ]
+    return found
+
+
+def regression_metrics(truth: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
+    """Return R², which is NaN if the targets are constant, RMSE, MAE and the error 1 − R²."""
+    residual = predicted - truth
+    # The mean of equal numbers may differ from them in the last digit.
+    total = np.square(truth - truth.mean()).sum() if np.ptp(truth) > 0 else 0.0
+    r2 = float(1 - np.square(residual).sum() / total) if total > 0 else float("nan")
+    rmse, mae = float(np.sqrt(np.square(residual).mean())), float(np.abs(residual).mean())
+    return {"error": 1 - r2, "r2": r2, "rmse": rmse, "mae": mae}
+
+
+def number(value: float) -> str:
+    """Format a number with four significant digits, without an exponent unless it is extreme."""
+    short = f"{value:.4g}"
+    return f"{float(short):,.0f}" if 1e4 <= abs(float(short)) < 1e9 else short
 
 
 @dataclass(frozen=True)
@@ -31,11 +80,19 @@ class Predictions:
     truth : ndarray of shape (rows,) or None, default=None
         The names of the right classes, or the right numbers, if they are known.
     codes : ndarray of int of shape (rows,) or None, default=None
-        The predicted classes; by default the most probable ones.
+        The predicted classes, as indices into ``class_names``.
     values : ndarray of shape (rows,) or None, default=None
         The predictions of a regression.
     low, high : ndarray of shape (rows,) or None, default=None
         Bounds between which nine tenths of the targets lie.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tensorswitch.compare import Predictions
+    >>> found = Predictions(["no", "yes"], codes=np.array([0, 1]), truth=np.array(["no", "no"]))
+    >>> found.labels.tolist(), found.error
+    (['no', 'yes'], 0.5)
     """
 
     class_names: list[str] | None
@@ -50,31 +107,26 @@ class Predictions:
         return len(self.labels)
 
     @property
-    def places(self) -> np.ndarray:
-        """Index of the predicted class of each row."""
-        if self.codes is not None:
-            return self.codes
-        assert self.probabilities is not None
-        places: np.ndarray = self.probabilities.argmax(1)
-        return places
-
-    @property
     def labels(self) -> np.ndarray:
         """The name of the predicted class of each row, or the predicted number."""
         if self.class_names is None:
             assert self.values is not None
             return self.values
-        names: np.ndarray = np.array(self.class_names)[self.places]
+        names: np.ndarray = np.array(self.class_names)[self.codes]
         return names
+
+    @property
+    def confidence(self) -> np.ndarray | None:
+        """The probability of the predicted class of each row, if the model has probabilities."""
+        if self.probabilities is None:
+            return None
+        found: np.ndarray = self.probabilities[np.arange(len(self)), self.codes]
+        return found
 
     @property
     def error(self) -> float:
         """The share of rows with a wrong label, or 1 − R²; NaN if the truth is not known."""
-        if self.truth is None:
-            return float("nan")
-        if self.class_names is None:
-            return float(regression_metrics(self.truth, self.labels)["error"])
-        return float(np.mean(self.labels != self.truth))
+        return float("nan") if self.truth is None else float(self.metrics()["error"])
 
     @property
     def unknown(self) -> list[str]:
@@ -89,9 +141,9 @@ class Predictions:
         Returns
         -------
         dict
-            See :func:`~tensorswitch.experiments.metrics.classification_metrics` and
-            :func:`~tensorswitch.experiments.metrics.regression_metrics`. Rows of classes that the
-            model does not know count as errors.
+            ``accuracy``, ``balanced_accuracy``, ``confusion`` and, with probabilities,
+            ``log_loss``; or ``r2``, ``rmse`` and ``mae``. Rows of classes that the model does not
+            know count as errors.
 
         Raises
         ------
@@ -109,7 +161,8 @@ class Predictions:
         if probabilities is not None:
             more = np.zeros((len(truth), len(names) - probabilities.shape[1]))
             probabilities = np.concatenate([probabilities, more], axis=1)
-        return classification_metrics(truth, self.places, probabilities, len(names))
+        assert self.codes is not None
+        return classification_metrics(truth, self.codes, probabilities, len(names))
 
     def save(
         self, path: str | Path, ids: Sequence[Any] | None = None, id_name: str = "row"
@@ -132,24 +185,24 @@ class Predictions:
             rows = range(len(self)) if ids is None else ids
             writer.writerows(zip(rows, *columns.values(), strict=True))
 
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, list[str]]:
         """Return the columns of the predictions by name, as text.
 
         Returns
         -------
-        dict of str to list
+        dict of str to list of str
             Label, its probability and that of every class; or prediction and interval.
         """
         if self.class_names is None:
-            found: dict[str, Any] = {"prediction": [repr(float(v)) for v in self.labels]}
-            for name, bound in (("low", self.low), ("high", self.high)):
-                if bound is not None:
-                    found[name] = [repr(float(v)) for v in bound]
-            return found
-        found = {"label": self.labels}
-        if self.probabilities is not None:
-            best = self.probabilities[np.arange(len(self.places)), self.places]
-            found["probability"] = [f"{p:.6f}" for p in best]
+            bounds = {"prediction": self.values, "low": self.low, "high": self.high}
+            return {
+                name: [repr(float(v)) for v in values]
+                for name, values in bounds.items()
+                if values is not None
+            }
+        found = {"label": self.labels.tolist()}
+        if self.confidence is not None and self.probabilities is not None:
+            found["probability"] = [f"{p:.6f}" for p in self.confidence]
             if len(self.class_names) <= MANY:
                 for name, column in zip(self.class_names, self.probabilities.T, strict=True):
                     found[f"probability of {name}"] = [f"{p:.6f}" for p in column]

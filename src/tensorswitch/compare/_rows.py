@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorswitch.compare._metrics import Predictions
+from tensorswitch.compare._predictor import Predictor
 from tensorswitch.data import (
     NAMES,
     DataError,
-    Table,
-    TableEncoder,
     as_rows,
     as_text,
     is_picture,
@@ -25,32 +25,15 @@ from tensorswitch.data import (
 from tensorswitch.data.labels import class_name, number_name
 from tensorswitch.data.own import pictures_to_test
 from tensorswitch.data.readers import read_npy, read_npz
-from tensorswitch.experiments.predictions import Predictions
-from tensorswitch.experiments.predictor import Predictor
-
-__all__ = ["NewRows", "predict_rows", "read_rows"]
 
 
 class NewRows(NamedTuple):
-    """Rows of a file, and what the file says of them.
+    """Rows of a file in their order, what is true of them, if it is known, and what names them.
 
-    Parameters
-    ----------
-    rows : Table or ndarray
-        Raw rows in the order of the file.
-    truth : ndarray or None
-        Names of the right classes or right numbers, if the file has them.
-    ids : list or None
-        What identifies the rows.
-    id_name : str
-        Name of that column.
-    what : str
-        What the rows are, for messages.
-    notes : list of str
-        Columns that are missing or new, and how the file was read.
+    ``what`` they are is for messages; ``notes`` say which columns are missing or new.
     """
 
-    rows: Table | np.ndarray
+    rows: Any
     truth: np.ndarray | None
     ids: list[Any] | None
     id_name: str
@@ -59,7 +42,7 @@ class NewRows(NamedTuple):
 
 
 def predict_rows(
-    predictor: Predictor, data: str | Path, id_column: str | None = None
+    predictor: Predictor, data: str | Path, id_column: str | None = None, **reading: Any
 ) -> tuple[Predictions, NewRows]:
     """Predict all rows of a file.
 
@@ -72,6 +55,8 @@ def predict_rows(
         which the test rows are used.
     id_column : str, optional
         Column of a table that identifies rows; by default the one that was given in training.
+    **reading : Any
+        How a table is read, as in :func:`load_problem`.
 
     Returns
     -------
@@ -84,71 +69,47 @@ def predict_rows(
     ------
     DataError
         If the rows cannot be read or do not fit the model.
+
+    Examples
+    --------
+    >>> from tensorswitch.compare import load_problem, predict_rows, train
+    >>> predictor, _ = train(load_problem("digits"), "linear", holdout=True)
+    >>> predictions, rows = predict_rows(predictor, "digits")
+    >>> rows.what, len(predictions)
+    ('test rows of digits', 540)
     """
-    rows = read_rows(predictor, data, id_column)
-    predictions = predictor.predict(rows.rows)
-    return replace(predictions, truth=rows.truth), rows
-
-
-def read_rows(predictor: Predictor, data: str | Path, id_column: str | None = None) -> NewRows:
-    """Read rows for a model.
-
-    Parameters
-    ----------
-    predictor : Predictor
-        The model.
-    data : str or Path
-        As in :func:`predict_rows`.
-    id_column : str, optional
-        As in :func:`predict_rows`.
-
-    Returns
-    -------
-    NewRows
-        The rows.
-    """
-    if isinstance(predictor.encoder, TableEncoder):
-        return _table_rows(predictor, predictor.encoder, data, id_column)
-    if id_column is not None:
+    if predictor.is_table:
+        rows = _table_rows(predictor, Path(data), id_column, reading)
+    elif id_column is not None:
         raise DataError(f"the model was not trained on a table, so there is no column {id_column}")
-    rows = _array_rows(predictor, Path(data), str(data))
-    array = rows.rows
-    assert isinstance(array, np.ndarray)
-    if not len(array):
-        raise DataError(f"{data} has no rows to predict")
-    # Numbers of all types are alike; bytes are scaled as pixels.
-    if predictor.row_type and (array.dtype == np.uint8) != (predictor.row_type == "uint8"):
-        raise DataError(
-            f"{data} contains {array.dtype}, but the model was trained on {predictor.row_type}; "
-            "use the same type, since bytes are scaled as pixels"
-        )
-    if not np.isfinite(array).all():
-        raise DataError(f"{data} contains NaN or infinity")
-    return rows
+    else:
+        rows = _array_rows(predictor, Path(data), str(data))
+        _check_array(predictor, data, rows.rows)
+    return replace(predictor.predict(rows.rows), truth=rows.truth), rows
 
 
 def _table_rows(
-    predictor: Predictor, encoder: TableEncoder, data: str | Path, id_column: str | None
+    predictor: Predictor, path: Path, id_column: str | None, reading: dict[str, Any]
 ) -> NewRows:
-    path = Path(data)
+    """Read a table as the training rows were written."""
     if not path.exists():
         raise DataError(f"{path} does not exist")
     if path.is_dir() or not is_table(path):
         raise DataError(f"{path} is not a table, but the model was trained on one")
+    encoder, target = predictor.encoder, predictor.target_name
     asked = id_column or predictor.id_name
-    target = predictor.target_name
     kinds = dict(encoder.kinds)
     if asked:
         kinds[asked] = "words" if asked in kinds else "text"
     regression = predictor.class_names is None
     kinds[target] = (predictor.target_written or "number") if regression else "text"
-    table = read_table(path, kinds)
+    table = read_table(path, kinds, **reading)
     notes = list(table.notes)
     if id_column is not None:
         table.column(id_column)
     missing, new = encoder.differences(table.without([target]))
     new = [name for name in new if name != asked]
-    if len(missing) == len(encoder.columns):
+    if len(missing) == len({*encoder.sources}):
         raise DataError(
             f"{path} has none of the columns that the model was trained on: "
             f"{', '.join(missing[:8])}{' …' if len(missing) > 8 else ''}"
@@ -157,13 +118,13 @@ def _table_rows(
         notes.append(f"missing columns, which count as missing values: {', '.join(missing)}")
     if new:
         notes.append(f"new columns, which are not used: {', '.join(new)}")
-    notes += encoder.surprises(table)
+    notes += encoder.describe_unseen(table)
     truth = _truth(table, target, predictor) if target in table.columns else None
     ids = list(table.columns[asked]) if asked in table.columns else None
     return NewRows(table, truth, ids, asked if ids else "row", f"rows of {path}", notes)
 
 
-def _truth(table: Table, target: str, predictor: Predictor) -> np.ndarray | None:
+def _truth(table: Any, target: str, predictor: Predictor) -> np.ndarray | None:
     """Return the true targets, or None if they are missing in some rows."""
     values = table.columns[target]
     if predictor.class_names is None:
@@ -175,22 +136,55 @@ def _truth(table: Table, target: str, predictor: Predictor) -> np.ndarray | None
     return None if None in named.values() else np.array([named[cell] for cell in values])
 
 
+def columns_of(encoder: Any) -> list[str]:
+    """Return the names of the columns that an encoder uses, in the order of its ``sources``."""
+    return [column.name for column in encoder.columns]
+
+
+def cell(rows: Any, column: str, row: int) -> str:
+    """Return a cell of a table as text; "?" if it is missing."""
+    value = np.asarray(rows[column])[row]
+    if value is None or str(value) in ("NaT", "<NA>", "nan"):
+        return "?"
+    return number_name(round(float(value), 6)) if isinstance(value, float) else str(value)
+
+
+def _check_array(predictor: Predictor, data: str | Path, rows: np.ndarray) -> None:
+    """Raise if rows are not like those of training."""
+    if not len(rows):
+        raise DataError(f"{data} has no rows to predict")
+    # Numbers of all types are alike; bytes are scaled as pixels.
+    if (rows.dtype == np.uint8) != (predictor.row_type == "uint8"):
+        raise DataError(
+            f"{data} contains {rows.dtype}, but the model was trained on {predictor.row_type}; "
+            "use the same type, since bytes are scaled as pixels"
+        )
+    if rows.shape[1:] != tuple(predictor.row_shape):
+        raise DataError(
+            f"{data} has rows of shape {rows.shape[1:]}, but the model was trained on "
+            f"{tuple(predictor.row_shape)}"
+        )
+    if not np.isfinite(rows).all():
+        raise DataError(f"{data} contains NaN or infinity")
+
+
 def _array_rows(predictor: Predictor, path: Path, name: str) -> NewRows:
-    if name not in NAMES and (is_picture(path) or (path.is_dir() and not _idx(path))):
+    """Read pictures, arrays or a data set."""
+    is_idx = any(path.glob("*-ubyte*"))
+    if name not in NAMES and (is_picture(path) or (path.is_dir() and not is_idx)):
         if not path.exists():
             raise DataError(f"{path} does not exist")
-        shape = predictor.row_shape
-        if len(shape) != 3:
+        if len(predictor.row_shape) != 3:
             raise DataError(f"{path} has pictures, but the model was trained on rows of numbers")
+        channels, height, width = predictor.row_shape
         path = pictures_to_test(path) or path
-        pictures = read_pictures(path, (shape[0], shape[1], shape[2]))
+        pictures = read_pictures(path, (channels, height, width))
         truth = None if pictures.labels is None else np.array(pictures.labels)
         what = f"pictures of {path}"
         return NewRows(pictures.images, truth, pictures.files, "file", what, [])
     if path.suffix == ".npy":
         beside = labels_beside(path)
-        y = None if beside is None else read_npy(beside)
-        return _labelled_rows(path, read_npy(path), y)
+        return _labelled_rows(path, read_npy(path), None if beside is None else read_npy(beside))
     if path.suffix == ".npz":
         arrays = {key.lower(): value for key, value in read_npz(path).items()}
         if "x" in arrays:
@@ -201,6 +195,7 @@ def _array_rows(predictor: Predictor, path: Path, name: str) -> NewRows:
 
 
 def _labelled_rows(path: Path, x: np.ndarray, y: np.ndarray | None) -> NewRows:
+    """Return rows of an array with their labels, if there are any."""
     rows, truth = as_rows(path, x, wide=True), None
     if y is not None:
         if y.size != len(rows):
@@ -209,7 +204,3 @@ def _labelled_rows(path: Path, x: np.ndarray, y: np.ndarray | None) -> NewRows:
         named = labels.dtype.kind in "fiu"
         truth = np.array([number_name(v) if named else str(v) for v in labels])
     return NewRows(rows, truth, None, "row", f"rows of {path}", [])
-
-
-def _idx(path: Path) -> bool:
-    return any(path.glob("*-ubyte*"))
