@@ -70,10 +70,10 @@ def compare(
     dayfirst: DayFirst = None,
 ) -> None:
     """Compare learners on your data; print a table and write report.html."""
-    from tensorswitch.compare import Splits, prepare, write_report
+    from tensorswitch._files import make_folder
     from tensorswitch.compare import compare as run
+    from tensorswitch.compare import write_report
 
-    splits = Splits(folds, repeats, group, time_column)
     options = {"id_column": id_column, "task": task, **reading(sep, decimal, dayfirst)}
     problem = load(data, target, [n for n in ignore or () if n != group], **options)
     given: dict[str, dict[str, Any]] = {}
@@ -82,19 +82,30 @@ def compare(
         if not dot:
             raise ValueError(f"--set of compare needs LEARNER.NAME=VALUE, got {name!r}")
         given.setdefault(learner, {})[parameter] = value
-    learners: dict[str, Any] = {"splits": splits, "settings": given, "components": components}
-    learners |= {"learners": methods, "folder": folder, "seed": seed}
-    planned = prepare(problem, **learners)  # raises before anything is written
-    folder = planned.folder
+    result = run(  # what is wrong is said before anything is written
+        problem,
+        methods,
+        folder,
+        settings=given,
+        folds=folds,
+        repeats=repeats,
+        group=group,
+        time=time_column,
+        components=components,
+        seed=seed,
+        run=False,
+    )
+    folder = result.folder
+    make_folder(folder)
     say(describe(problem))
     if components and problem.is_table:
         say("  --components is not used: columns of tables are not projected")
     if group:
         say(f"  {group!r} keeps rows together and is not learned from")
-    _say_what_is_done(planned.records, folder)
+    _say_what_is_done(result.records, folder)
     advice = f"; run the same command again to resume from {folder}"
-    with stoppable(advice), _watching(planned.records) as watch:
-        result = run(problem, **learners, watch=watch)
+    with stoppable(advice), _watching(result.records) as watch:
+        result.run(watch)
     _show(result)
     write_report(result, folder / "report.html", shlex.join(["tensorswitch", *sys.argv[1:]]))
     say(f"Report: {folder / 'report.html'}")

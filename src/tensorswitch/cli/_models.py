@@ -107,13 +107,11 @@ def predict(
     ] = None,
     id_column: Id = None,
     sep: Sep = None,
-    decimal: Decimal = None,
-    dayfirst: DayFirst = None,
 ) -> None:
     """Predict the rows of a file, in their order, with probabilities or intervals."""
     if target is not None:
         _check_output(target, model, data)
-    found, rows = _predictions(model, data, id_column, reading(sep, decimal, dayfirst))
+    found, rows = _predictions(model, data, id_column, sep)
     if found.truth is not None:
         error = "" if found.class_names is None else f"error {100 * found.error:.2f} %"
         say(f"{len(found)} {rows.what}: {error or measures(found.metrics())}")
@@ -126,11 +124,9 @@ def predict(
 
 
 @app.command()
-def evaluate(
-    model: Model, data: Rows, sep: Sep = None, decimal: Decimal = None, dayfirst: DayFirst = None
-) -> None:
+def evaluate(model: Model, data: Rows, sep: Sep = None) -> None:
     """Measure a model on the rows of a file that has the target."""
-    found, rows = _predictions(model, data, None, reading(sep, decimal, dayfirst))
+    found, rows = _predictions(model, data, None, sep)
     if found.truth is None:
         raise ValueError(f"{data} does not have the target in every row; use `predict` instead")
     metrics = found.metrics()
@@ -160,11 +156,11 @@ def _check_output(target: Path, model: Path, data: str) -> None:
             raise ValueError(f"{target} is the file of the {what}; write predictions to another")
 
 
-def _predictions(model: Path, data: str, id_column: str | None, options: dict[str, Any]) -> Any:
+def _predictions(model: Path, data: str, id_column: str | None, sep: str | None) -> Any:
     """Predict rows, and print notes about them."""
     from tensorswitch.compare import load_predictor, predict_rows
 
-    found, rows = predict_rows(load_predictor(model), data, id_column, **options)
+    found, rows = predict_rows(load_predictor(model), data, id_column, sep)
     for note in rows.notes:
         err.print(f"note: {note}", soft_wrap=True)
     if found.unknown:

@@ -42,7 +42,7 @@ class NewRows(NamedTuple):
 
 
 def predict_rows(
-    predictor: Predictor, data: str | Path, id_column: str | None = None, **reading: Any
+    predictor: Predictor, data: str | Path, id_column: str | None = None, sep: str | None = None
 ) -> tuple[Predictions, NewRows]:
     """Predict all rows of a file.
 
@@ -55,8 +55,8 @@ def predict_rows(
         which the test rows are used.
     id_column : str, optional
         Column of a table that identifies rows; by default the one that was given in training.
-    **reading : Any
-        How a table is read, as in :func:`load_problem`.
+    sep : str, optional
+        What separates the columns of a table, if it is not found.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def predict_rows(
     ('test rows of digits', 540)
     """
     if predictor.is_table:
-        rows = _table_rows(predictor, Path(data), id_column, reading)
+        rows = _table_rows(predictor, Path(data), id_column, sep)
     elif id_column is not None:
         raise DataError(f"the model was not trained on a table, so there is no column {id_column}")
     else:
@@ -89,7 +89,7 @@ def predict_rows(
 
 
 def _table_rows(
-    predictor: Predictor, path: Path, id_column: str | None, reading: dict[str, Any]
+    predictor: Predictor, path: Path, id_column: str | None, sep: str | None
 ) -> NewRows:
     """Read a table as the training rows were written."""
     if not path.exists():
@@ -103,7 +103,7 @@ def _table_rows(
         kinds[asked] = "words" if asked in kinds else "text"
     regression = predictor.class_names is None
     kinds[target] = (predictor.target_written or "number") if regression else "text"
-    table = read_table(path, kinds, **reading)
+    table = read_table(path, kinds, **({} if sep is None else {"sep": sep}))
     notes = list(table.notes)
     if id_column is not None:
         table.column(id_column)
@@ -138,7 +138,7 @@ def _truth(table: Any, target: str, predictor: Predictor) -> np.ndarray | None:
 
 def columns_of(encoder: Any) -> list[str]:
     """Return the names of the columns that an encoder uses, in the order of its ``sources``."""
-    return [column.name for column in encoder.columns]
+    return [getattr(column, "name", column) for column in encoder.columns]
 
 
 def cell(rows: Any, column: str, row: int) -> str:
