@@ -108,7 +108,8 @@ def test_every_module_has_a_layer():
 
 def test_packages_are_attributes_once_the_library_is_imported():
     public = {layer for layer in LAYERS if not layer.startswith("_")} - {"cli"}
-    code = "import sys, tensorswitch\nassert not {'sklearn', 'torch', 'pandas'} & {*sys.modules}\n" + "\n".join(
+    code = "import sys, tensorswitch\nassert not {'sklearn', 'torch'} & {*sys.modules}\n"
+    code += "\n".join(
         f"assert tensorswitch.{name}.__name__ == 'tensorswitch.{name}'" for name in sorted(public)
     )
     subprocess.run([sys.executable, "-c", code], check=True)

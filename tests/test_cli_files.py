@@ -81,7 +81,7 @@ def test_compare_says_what_it_does_and_reuses_what_is_done(folder):
     assert re.search(r"is best: [\d.]+ % error in [\d.]+ s; ", " ".join(printed.split()))
     assert "means of 5-fold cross-validation" in printed
     assert "LRC linear rotation-compression" in printed
-    table = printed[printed.index(" method") : printed.index("is best")]
+    table = printed[printed.index(" learner") : printed.index("is best")]
     assert max(map(len, table.splitlines())) <= 80
     page = (folder / "c" / "report.html").read_text(encoding="utf-8")
     assert page.index("is best") < page.index("<table")

@@ -184,11 +184,13 @@ def _show(result: Any) -> None:
     from tensorswitch.compare import _report as report
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    names = report.header(result)
+    names, rows = report.header(result), report.cells(result)
+    if not any(row[-1] for row in rows):  # there are no notes
+        names, rows = names[:-1], [row[:-1] for row in rows]
     for i, name in enumerate(names):
-        side: Any = "left" if i in (0, len(names) - 1) else "right"
-        table.add_column(name, justify=side, no_wrap=i < len(names) - 1)
-    for row in report.cells(result):
+        side: Any = "left" if i == 0 or name == "note" else "right"
+        table.add_column(name, justify=side, no_wrap=name != "note")
+    for row in rows:
         table.add_row(*row)
     out.print(table)
     for record in result.failed:

@@ -126,9 +126,7 @@ def predict(
 @app.command()
 def evaluate(model: Model, data: Rows, sep: Sep = None) -> None:
     """Measure a model on the rows of a file that has the target."""
-    found, rows = _predictions(model, data, None, sep)
-    if found.truth is None:
-        raise ValueError(f"{data} does not have the target in every row; use `predict` instead")
+    found, rows = _predictions(model, data, None, sep, need_truth=True)
     metrics = found.metrics()
     say(f"{len(found)} {rows.what}: {measures(metrics)}")
     if found.class_names is None:
@@ -156,11 +154,15 @@ def _check_output(target: Path, model: Path, data: str) -> None:
             raise ValueError(f"{target} is the file of the {what}; write predictions to another")
 
 
-def _predictions(model: Path, data: str, id_column: str | None, sep: str | None) -> Any:
+def _predictions(
+    model: Path, data: str, id_column: str | None, sep: str | None, need_truth: bool = False
+) -> Any:
     """Predict rows, and print notes about them."""
     from tensorswitch.compare import load_predictor, predict_rows
 
     found, rows = predict_rows(load_predictor(model), data, id_column, sep)
+    if need_truth and found.truth is None:
+        raise ValueError(f"{data} does not have the target in every row; use `predict` instead")
     for note in rows.notes:
         err.print(f"note: {note}", soft_wrap=True)
     if found.unknown:

@@ -59,7 +59,7 @@ def header(comparison: Comparison) -> list[str]:
     """Return the names of the columns of :func:`cells`."""
     if comparison.problem.class_names is None:
         return ["learner", "R²", "RMSE", "MAE", "fit, s", "note"]
-    return ["learner", "error, %", "±", "balanced error", "log-loss", "fit, s", "note"]
+    return ["learner", "error, %", "±", "balanced", "log-loss", "fit, s", "note"]
 
 
 def cells(comparison: Comparison) -> list[list[str]]:
