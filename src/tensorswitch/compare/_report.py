@@ -327,7 +327,7 @@ def draw_times(records: list[Record], numbers: bool) -> Figure:
     """Draw the error of each learner against the time of its fit."""
     figure, axes = _axes(5.6, 5)
     factor, others = 1.0 if numbers else 100.0, iter(OTHERS * len(records))
-    for record in (r for r in records if np.isfinite(r.error)):
+    for record in (r for r in records if np.isfinite(r.error) and not r.baseline):
         axes.plot(
             max(record.seconds, 1e-3),
             factor * record.error,
