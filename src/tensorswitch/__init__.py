@@ -46,7 +46,9 @@ __all__ = [
 ]
 # Imported when they are first used, as they need scikit-learn or are slow to import.
 _LAZY = (
+    "compare",
     "data",
+    "datasets",
     "estimators",
     "experiments",
     "explain",
@@ -57,6 +59,7 @@ _LAZY = (
     "paper",
     "persistence",
     "preprocessing",
+    "tables",
     "teach",
     "training",
 )

@@ -15,8 +15,9 @@ from rich.console import Console
 from rich.text import Text
 
 import tensorswitch
-from tensorswitch import data as datasets
-from tensorswitch.data import Dataset, Problem
+from tensorswitch.compare import Problem
+from tensorswitch.data import load as load_data
+from tensorswitch.datasets import Dataset
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -113,7 +114,7 @@ def stoppable(folder: Path | None) -> Iterator[None]:
 def load(data: str) -> Dataset:
     """Load a data set, exiting quietly on Ctrl-C."""
     try:
-        return datasets.load(data)
+        return load_data(data)
     except KeyboardInterrupt:
         err.print("stopped while loading data")
         raise typer.Exit(STOPPED) from None
@@ -128,8 +129,10 @@ def load_problem(
 ) -> Problem:
     """Load rows and what is to be predicted, exiting quietly on Ctrl-C."""
     options: dict[str, Any] = {"id_column": id_column, "task": task}
+    from tensorswitch import compare
+
     try:
-        return datasets.load_problem(data, target=target, ignore=ignore or (), **options)
+        return compare.load_problem(data, target=target, ignore=ignore or (), **options)
     except KeyboardInterrupt:
         err.print("stopped while loading data")
         raise typer.Exit(STOPPED) from None
@@ -137,7 +140,7 @@ def load_problem(
 
 def describe_problem(problem: Problem) -> str:
     """Return size, kind and task of a problem in one line."""
-    if isinstance(problem.rows, datasets.Table):
+    if problem.is_table:
         kind = f"rows of {len(problem.rows.columns)} columns"
     else:
         shape = " × ".join(map(str, problem.rows.shape[1:]))

@@ -33,7 +33,6 @@ from tensorswitch.cli._app import (
     say,
     stoppable,
 )
-from tensorswitch.data import Table as DataTable
 
 Depth = Annotated[int | None, typer.Option(help="Number of hidden layers.")]
 Width = Annotated[int | None, typer.Option(help="Units (gates) per layer.")]
@@ -88,7 +87,7 @@ def compare(
     say(describe_problem(problem))
     for note in problem.notes:
         say(f"  {note}")
-    if components and isinstance(problem.rows, DataTable):
+    if components and problem.is_table:
         say("  --components is not used: columns of tables are not projected")
     _say_what_is_done(records, folder)
     with stoppable(folder), _watching(records) as watch:

@@ -8,7 +8,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from tensorswitch import data as datasets
+from tensorswitch import datasets
 from tensorswitch.cli._app import (
     Target,
     app,

@@ -27,7 +27,8 @@ from tensorswitch.cli._app import (
     say,
     stoppable,
 )
-from tensorswitch.data import Dataset, Problem, Table
+from tensorswitch.compare import Problem
+from tensorswitch.datasets import Dataset
 
 MODEL = "model.safetensors"
 OF_NETWORKS = (
@@ -139,7 +140,7 @@ def train(
     if method and kind and method != kind:
         raise typer.BadParameter(f"--method {method} and --kind {kind} exclude each other")
     problem = load_problem(data, target, ignore, id_column, task)
-    is_table = isinstance(problem.rows, Table)
+    is_table = problem.is_table
     method = method or kind or ("kernel-ridge" if is_table else "ts-lrc")
     shape = {
         "depth": depth,

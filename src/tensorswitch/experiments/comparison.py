@@ -17,7 +17,8 @@ import numpy as np
 
 from tensorswitch._checks import check_above_zero, check_positive, check_seed
 from tensorswitch._files import make_folder, only_one
-from tensorswitch.data import Dataset, Parts, Problem, Table, load_problem
+from tensorswitch.compare import Parts, Problem, load_problem
+from tensorswitch.datasets import Dataset
 from tensorswitch.experiments.fitting import Fit, fit_method
 from tensorswitch.experiments.method_records import FoldResult, MethodRecord
 from tensorswitch.experiments.methods import COMPARED, Setting, methods_for
@@ -104,7 +105,7 @@ class Settings:
             rows = len(problem.splits()[0][0])
             fitting["components"] = min(COMPONENTS, rows - rows // 5)
         chosen = {**fitting, **{key: value for key, value in given.items() if value is not None}}
-        if isinstance(problem.rows, Table):  # its columns are not projected
+        if problem.is_table:  # its columns are not projected
             chosen["components"] = None
         chosen["components"] = chosen["components"] or None  # 0 means the pixels themselves
         return cls(**chosen)

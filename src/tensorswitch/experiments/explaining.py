@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from tensorswitch.data import Preparation, Problem, Table, TableEncoder
+from tensorswitch.compare import Problem
+from tensorswitch.datasets import Preparation
 from tensorswitch.estimators import TSRidgeClassifier
 from tensorswitch.experiments.metrics import number
 from tensorswitch.experiments.predictions import Predictions
 from tensorswitch.experiments.predictor import Predictor
 from tensorswitch.explain import Explanation, explain
+from tensorswitch.tables import TableEncoder
 
 __all__ = ["Example", "can_explain", "examples", "explain_rows", "feature_names"]
 
@@ -73,7 +75,7 @@ def can_explain(predictor: Predictor) -> bool:
     return found is not None and predictor.front.length is None
 
 
-def explain_rows(predictor: Predictor, rows: Table | np.ndarray) -> Explanation:
+def explain_rows(predictor: Predictor, rows: Any) -> Explanation:
     """Return what each column, or each pixel, contributes to the outputs.
 
     Parameters
@@ -145,7 +147,7 @@ def feature_names(predictor: Predictor) -> list[str] | None:
     """
     if not isinstance(predictor.encoder, TableEncoder):
         return None
-    return [column.name for column in predictor.encoder.columns]
+    return predictor.encoder.columns
 
 
 def examples(
@@ -187,7 +189,7 @@ def examples(
     return made, importance
 
 
-def _importance(predictor: Predictor, rows: Table | np.ndarray) -> np.ndarray:
+def _importance(predictor: Predictor, rows: Any) -> np.ndarray:
     """Return the mean absolute contributions, of a few rows at a time.
 
     With many classes, those of all rows would take gigabytes.
@@ -199,8 +201,8 @@ def _importance(predictor: Predictor, rows: Table | np.ndarray) -> np.ndarray:
     return np.asarray(total / len(rows))
 
 
-def _take(rows: Table | np.ndarray, places: np.ndarray) -> Table | np.ndarray:
-    return rows.take(places) if isinstance(rows, Table) else rows[places]
+def _take(rows: Any, places: np.ndarray) -> Any:
+    return rows[places] if isinstance(rows, np.ndarray) else rows.take(places)
 
 
 def _choose(truth: np.ndarray, predictions: Predictions) -> np.ndarray:

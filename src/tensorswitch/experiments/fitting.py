@@ -15,7 +15,8 @@ from sklearn.model_selection import train_test_split
 from threadpoolctl import threadpool_limits
 from torch import nn
 
-from tensorswitch.data import Parts, Preparation, Problem, TableEncoder
+from tensorswitch.compare import Parts, Problem
+from tensorswitch.datasets import Preparation
 from tensorswitch.estimators import TSKernelSVC, kernel_svc_grid
 from tensorswitch.experiments.filters import first_filters
 from tensorswitch.experiments.methods import COMPARED, Method, Setting
@@ -144,9 +145,8 @@ def _empty(name: str, method: Method, problem: Problem, parts: Parts) -> Predict
     if method.constant:
         length = float(np.sqrt(np.square(parts.train, dtype=np.float64).sum(1).mean()))
         front = Front(length=length or 1.0)
-    is_table = isinstance(parts.encoder, TableEncoder)
     shape: dict[str, Any] = {}
-    if not is_table:
+    if not problem.is_table:
         assert isinstance(problem.rows, np.ndarray)
         shape = {"row_shape": problem.rows.shape[1:], "row_type": str(problem.rows.dtype)}
     centre, spread = 0.0, 1.0

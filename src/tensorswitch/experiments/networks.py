@@ -15,7 +15,8 @@ import torch
 from tensorswitch._checks import check_device, check_positive, check_seed
 from tensorswitch._files import make_folder, only_one
 from tensorswitch._random import seeded
-from tensorswitch.data import Dataset, Preparation, Split, load
+from tensorswitch.data import load
+from tensorswitch.datasets import Dataset, Preparation, Split
 from tensorswitch.experiments.predictions import Predictions
 from tensorswitch.experiments.predictor import MODEL, load_predictor
 from tensorswitch.experiments.rows import predict_rows
@@ -197,7 +198,7 @@ def _save(network: Network, content: Dataset, preparation: Preparation, path: Pa
     }
     if content.encoder is not None:
         about["table"] = {
-            "encoder": content.encoder.to_json(),
+            "encoder": content.encoder,
             "target": content.target_name,
             "target_written": content.target_written,
             "id": content.id_name,

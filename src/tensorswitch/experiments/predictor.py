@@ -11,12 +11,13 @@ import numpy as np
 import torch
 
 from tensorswitch._files import read_header
-from tensorswitch.data import Preparation, Table, TableEncoder
+from tensorswitch.datasets import Preparation
 from tensorswitch.estimators import load_estimator_with_notes, save_estimator
 from tensorswitch.experiments.predictions import Predictions
 from tensorswitch.linear._calibration import Calibration
 from tensorswitch.models import Network
 from tensorswitch.persistence import load_with_notes
+from tensorswitch.tables import TableEncoder
 from tensorswitch.training import Learner
 
 __all__ = ["MODEL", "Front", "Interval", "Predictor", "load_predictor"]
@@ -132,7 +133,7 @@ class Predictor:
     row_shape, row_type : tuple of int and str
         Shape and type of a row of an array, before it is encoded.
     target_written : str, default=""
-        How the target was written, as in :class:`tensorswitch.data.Problem`.
+        How the target was written, as in :class:`tensorswitch.compare.Problem`.
     """
 
     model: Any
@@ -150,7 +151,7 @@ class Predictor:
     row_type: str = ""
     target_written: str = ""
 
-    def inputs(self, rows: Table | np.ndarray) -> np.ndarray:
+    def inputs(self, rows: Any) -> np.ndarray:
         """Return what the model is given.
 
         Parameters
@@ -165,7 +166,7 @@ class Predictor:
         """
         return self.front(rows if self.front.images else self.encoder(rows))  # type: ignore[arg-type]
 
-    def predict(self, rows: Table | np.ndarray) -> Predictions:
+    def predict(self, rows: Any) -> Predictions:
         """Predict rows.
 
         Parameters
@@ -409,7 +410,7 @@ def _described_predictor(network: Network, notes: dict[str, Any]) -> Predictor:
         raise ValueError(f"{len(names)} classes for {outputs} outputs")
     model = NetworkModel(network, len(names))
     table = notes.get("table")
-    encoder = preparation if table is None else TableEncoder.from_json(table["encoder"])
+    encoder = preparation if table is None else table["encoder"]
     front = Front() if table is None else Front(preparation=preparation)
     return Predictor(
         model,

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensorswitch.data import Table
-from tensorswitch.data.labels import number_name
 from tensorswitch.experiments.figures import BLUE, COLOURS, GREY, ORANGE, show_filter
 from tensorswitch.experiments.method_records import MethodRecord
 from tensorswitch.experiments.methods import COMPARED
@@ -171,14 +169,12 @@ def row_bars(values: list[str], shares: np.ndarray) -> Figure:
     return _bars([values[i] for i in order], shares[order], "contribution", 5)
 
 
-def row_values(
-    rows: Table | np.ndarray, row: int, names: list[str] | None, count: int
-) -> list[str]:
+def row_values(rows: Any, row: int, names: list[str] | None, count: int) -> list[str]:
     """Return the features of a row with their values.
 
     Parameters
     ----------
-    rows : Table or ndarray
+    rows : DataFrame or ndarray
         Raw rows.
     row : int
         Which one.
@@ -192,19 +188,16 @@ def row_values(
     list of str
         Such as "age = 31".
     """
-    if not isinstance(rows, Table) or names is None:
-        assert isinstance(rows, np.ndarray)
+    if names is None:
         return [
             f"feature {i} = {number(v)}"
             for i, v in zip(range(count), rows[row].ravel(), strict=False)
         ]
     words = []
     for name in names:
-        value = rows.columns[name][row]
-        if isinstance(value, float):
-            text = "?" if np.isnan(value) else number_name(round(value, 6))
-        else:
-            text = "?" if value is None or str(value) == "NaT" else str(value)
+        value = rows[name].iloc[row]
+        text = f"{value:.10g}" if isinstance(value, float) else str(value)
+        text = "?" if text in ("nan", "NaT", "None") else text
         words.append(f"{_short(name, 18)} = {_short(text, 14)}")
     return words
 

@@ -8,25 +8,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorswitch.data import (
+from tensorswitch.compare import true_target
+from tensorswitch.data import load
+from tensorswitch.datasets import (
     NAMES,
     DataError,
-    Table,
-    TableEncoder,
-    as_rows,
-    as_text,
     is_picture,
-    is_table,
-    labels_beside,
-    load,
+    pictures_to_test,
     read_pictures,
-    read_table,
 )
-from tensorswitch.data.labels import class_name, number_name
-from tensorswitch.data.own import pictures_to_test
-from tensorswitch.data.readers import read_npy, read_npz
+from tensorswitch.datasets import (
+    read_rows as read_arrays,
+)
 from tensorswitch.experiments.predictions import Predictions
 from tensorswitch.experiments.predictor import Predictor
+from tensorswitch.tables import TableEncoder, is_table, read_table
 
 __all__ = ["NewRows", "predict_rows", "read_rows"]
 
@@ -36,7 +32,7 @@ class NewRows(NamedTuple):
 
     Parameters
     ----------
-    rows : Table or ndarray
+    rows : DataFrame or ndarray
         Raw rows in the order of the file.
     truth : ndarray or None
         Names of the right classes or right numbers, if the file has them.
@@ -50,7 +46,7 @@ class NewRows(NamedTuple):
         Columns that are missing or new, and how the file was read.
     """
 
-    rows: Table | np.ndarray
+    rows: Any
     truth: np.ndarray | None
     ids: list[Any] | None
     id_name: str
@@ -137,17 +133,11 @@ def _table_rows(
         raise DataError(f"{path} is not a table, but the model was trained on one")
     asked = id_column or predictor.id_name
     target = predictor.target_name
-    kinds = dict(encoder.kinds)
-    if asked:
-        kinds[asked] = "words" if asked in kinds else "text"
-    regression = predictor.class_names is None
-    kinds[target] = (predictor.target_written or "number") if regression else "text"
-    table = read_table(path, kinds)
-    notes = list(table.notes)
-    if id_column is not None:
-        table.column(id_column)
-    missing, new = encoder.differences(table.without([target]))
-    new = [name for name in new if name != asked]
+    table, _, notes = read_table(path)
+    if id_column is not None and id_column not in table:
+        raise DataError(f"{path} has no column {id_column!r}")
+    missing, new = encoder.differences(table)
+    new = [name for name in new if name not in (asked, target)]
     if len(missing) == len(encoder.columns):
         raise DataError(
             f"{path} has none of the columns that the model was trained on: "
@@ -157,22 +147,11 @@ def _table_rows(
         notes.append(f"missing columns, which count as missing values: {', '.join(missing)}")
     if new:
         notes.append(f"new columns, which are not used: {', '.join(new)}")
-    notes += encoder.surprises(table)
-    truth = _truth(table, target, predictor) if target in table.columns else None
-    ids = list(table.columns[asked]) if asked in table.columns else None
+    notes += encoder.describe_unseen(table)
+    classes, written = predictor.class_names, predictor.target_written
+    truth = true_target(table[target], classes, written) if target in table else None
+    ids = table[asked].astype(str).tolist() if asked in table else None
     return NewRows(table, truth, ids, asked if ids else "row", f"rows of {path}", notes)
-
-
-def _truth(table: Table, target: str, predictor: Predictor) -> np.ndarray | None:
-    """Return the true targets, or None if they are missing in some rows."""
-    values = table.columns[target]
-    if predictor.class_names is None:
-        if values.dtype.kind != "f":
-            raise DataError(f"{table.name}: the target {target!r} is not a column of numbers")
-        return None if np.isnan(values).any() else values
-    known, written = set(predictor.class_names), predictor.target_written
-    named = {cell: class_name(cell, known, written) for cell in set(values)}
-    return None if None in named.values() else np.array([named[cell] for cell in values])
 
 
 def _array_rows(predictor: Predictor, path: Path, name: str) -> NewRows:
@@ -187,28 +166,13 @@ def _array_rows(predictor: Predictor, path: Path, name: str) -> NewRows:
         truth = None if pictures.labels is None else np.array(pictures.labels)
         what = f"pictures of {path}"
         return NewRows(pictures.images, truth, pictures.files, "file", what, [])
-    if path.suffix == ".npy":
-        beside = labels_beside(path)
-        y = None if beside is None else read_npy(beside)
-        return _labelled_rows(path, read_npy(path), y)
-    if path.suffix == ".npz":
-        arrays = {key.lower(): value for key, value in read_npz(path).items()}
-        if "x" in arrays:
-            return _labelled_rows(path, arrays["x"], arrays.get("y"))
+    if path.suffix in (".npy", ".npz"):
+        rows, labels = read_arrays(path)
+        truth = None if labels is None else labels.astype(str)
+        return NewRows(rows, truth, None, "row", f"rows of {path}", [])
     content = load(name)
     truth = np.array(content.class_names)[content.test_labels]
     return NewRows(content.test_images, truth, None, "row", f"test rows of {name}", [])
-
-
-def _labelled_rows(path: Path, x: np.ndarray, y: np.ndarray | None) -> NewRows:
-    rows, truth = as_rows(path, x, wide=True), None
-    if y is not None:
-        if y.size != len(rows):
-            raise DataError(f"{path}: y has shape {y.shape}, expected one label per row of x")
-        labels = as_text(path, y).reshape(-1)
-        named = labels.dtype.kind in "fiu"
-        truth = np.array([number_name(v) if named else str(v) for v in labels])
-    return NewRows(rows, truth, None, "row", f"rows of {path}", [])
 
 
 def _idx(path: Path) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tensorswitch._files import make_folder, only_one
-from tensorswitch.data import Problem
+from tensorswitch.compare import Problem
 from tensorswitch.experiments.comparison import Settings, check_methods
 from tensorswitch.experiments.fitting import Fit, WatchEpoch, fit_method
 from tensorswitch.experiments.methods import COMPARED
