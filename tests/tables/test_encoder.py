@@ -1,71 +1,88 @@
 """Columns become numbers as their training rows say, and whatever comes later has a place."""
 
-import json
-
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
 
-from tensorswitch.data import DataError, Table, TableEncoder, load_problem, table_problem
-
-
-def words(*values):
-    column = np.empty(len(values), dtype=object)
-    column[:] = values
-    return column
+from tensorswitch import persistence
+from tensorswitch.datasets import DataError
+from tensorswitch.tables import TableEncoder
 
 
 def days(*values):
     return np.array(values, dtype="datetime64[s]")
 
 
-TRAIN = Table(
-    "train",
+TRAIN = pd.DataFrame(
     {
-        "size": np.array([1.0, 2.0, np.nan, 5.0]),
-        "colour": words("red", "blue", None, "red"),
-        "sex": words("f", "m", "f", "m"),
+        "size": [1.0, 2.0, np.nan, 5.0],
+        "colour": ["red", "blue", None, "red"],
+        "sex": ["f", "m", "f", "m"],
         "day": days("2020-01-01", "2020-07-01", "2021-01-01", "2021-07-01"),
         "same": np.ones(4),
-    },
+    }
 )
 
 
 def test_numbers_are_standardised_with_the_statistics_of_the_training_rows():
-    encoder = TableEncoder.fit(TRAIN)
-    x = encoder(TRAIN)
+    encoder = TableEncoder().fit(TRAIN)
+    x = encoder.transform(TRAIN)
     assert x.dtype == np.float32
     filled = np.array([1, 2, 2, 5])
     np.testing.assert_allclose(x[:, 0], (filled - filled.mean()) / filled.std(), rtol=1e-6)
     assert x[:, 1].tolist() == [0, 0, 1, 0]
+    assert encoder.columns == ["size", "colour", "sex", "day"]
     assert encoder.left_out == {"same": "is constant"}
     assert len(encoder.input_names) == x.shape[1] == len(encoder.sources)
-    other = Table("new", {**TRAIN.columns, "size": np.array([100.0, 0, 0, np.nan])})
+    assert encoder.get_feature_names_out().tolist() == encoder.input_names
+    other = TRAIN.assign(size=[100.0, 0, 0, np.nan])
     np.testing.assert_allclose(encoder(other)[0, 0], (100 - filled.mean()) / filled.std())
 
 
+def test_dates_are_days_and_phases():
+    when = pd.date_range("2020-01-01 06:00", periods=400, freq="D")
+    encoder = TableEncoder().fit(pd.DataFrame({"t": when}))
+    parts = ["t", *(f"t, {c} {f}" for c in ("year", "week", "day") for f in ("cos", "sin"))]
+    assert encoder.input_names == parts
+    x = encoder.transform(pd.DataFrame({"t": ["2020-01-08 12:00", "soon"]}))
+    np.testing.assert_allclose(x[0, 5:], [-1, 0], atol=1e-6)
+    assert x[1].tolist() == [pytest.approx(0, abs=1e-2), 0, 0, 0, 0, 0, 0]
+
+
+def test_large_numbers_keep_their_differences():
+    times = 1.7e9 + np.arange(200.0)
+    for column in (times, [f"{t:.0f}" for t in times], times.astype(np.int64)):
+        x = TableEncoder().fit_transform(pd.DataFrame({"t": column}))
+        np.testing.assert_allclose(np.diff(x[:, 0]), np.diff(x[:, 0]).mean(), rtol=1e-4)
+
+
 def test_unseen_words_gaps_and_missing_columns():
-    encoder = TableEncoder.fit(TRAIN)
+    encoder = TableEncoder().fit(TRAIN)
     names = encoder.input_names
-    new = Table("new", {"colour": words("green", None), "sex": words("x", "m")})
-    x = encoder(new)
+    new = pd.DataFrame({"colour": ["green", None], "sex": ["x", "m"]})
+    x = encoder.transform(new)
     colour = [i for i, name in enumerate(names) if name.startswith("colour")]
     assert x[0, colour].tolist() == [0, 0, 0]  # an unseen word is none of those known
     assert x[1, colour].tolist() == [0, 0, 1]
     assert x[:, names.index("sex = m")].tolist() == [0.5, 1]
     assert np.isfinite(x).all()
     assert encoder.differences(new) == (["size", "day"], [])
-    assert encoder.differences(Table("n", {**TRAIN.columns, "more": np.ones(4)}))[1] == ["more"]
+    assert encoder.differences(TRAIN.assign(more=1))[1] == ["more"]
 
 
-def test_surprises_are_described():
-    encoder = TableEncoder.fit(TRAIN)
-    assert encoder.surprises(TRAIN) == []
+def test_what_was_not_seen_is_described():
+    encoder = TableEncoder().fit(TRAIN)
+    assert encoder.describe_unseen(TRAIN) == []
     new = {
-        "size": words("3", "tall", None, "2"),
-        "colour": words("green", "red", "pink", None),
-        "day": words("2020-02-01", "soon", "later", None),
+        "size": ["3", "tall", None, "2"],
+        "colour": ["green", "red", "pink", None],
+        "day": ["2020-02-01", "soon", "later", None],
     }
-    assert encoder.surprises(Table("new", new)) == [
+    assert encoder.describe_unseen(pd.DataFrame(new)) == [
         "column 'size': 1 row with a value that is not a number and counts as missing: 'tall'",
         "column 'colour': 2 rows with a word that was not seen in training: 'green', 'pink'",
         "column 'day': 2 rows with a value that is not a date and counts as missing: "
@@ -75,165 +92,77 @@ def test_surprises_are_described():
 
 def test_many_words_share_an_input_and_identifiers_are_left_out():
     rng = np.random.default_rng(0)
-    many = words(*(f"w{int(i)}" for i in rng.geometric(0.04, 400)))
-    keys = words(*(f"k{i}" for i in range(400)))
-    encoder = TableEncoder.fit(Table("t", {"many": many, "key": keys}))
-    assert len(encoder.columns[0].levels) == 30
+    many = [f"w{int(i)}" for i in rng.geometric(0.04, 400)]
+    frame = pd.DataFrame({"many": many, "key": [f"k{i}" for i in range(400)]})
+    encoder = TableEncoder().fit(frame)
+    assert len(encoder.input_names) == 31
     assert encoder.input_names[-1] == "many = other"
     assert encoder.left_out == {"key": "has 400 different words, such as 'k0', in 400 rows"}
-    rare = encoder(Table("n", {"many": words("never seen")}))
+    rare = encoder.transform(pd.DataFrame({"many": ["never seen"]}))
     assert rare[0].tolist() == [0] * 30 + [1]
+    assert len(TableEncoder(levels=5).fit(frame).input_names) == 6
+    gaps = frame.assign(many=[None, *many[1:]])
+    x = TableEncoder().fit_transform(gaps)
+    assert x[0].tolist() == [0] * 31 + [1]
+    assert x.sum(1).tolist() == [1] * 400
 
 
 def test_a_column_of_another_kind_is_converted_or_missing():
-    encoder = TableEncoder.fit(TRAIN)
-    new = Table("new", {"size": words("2", "many"), "colour": np.array([1.0, np.nan])})
-    x, names = encoder(new), encoder.input_names
+    encoder = TableEncoder().fit(TRAIN)
+    new = pd.DataFrame({"size": ["2", "many"], "colour": [1.0, np.nan]})
+    x, names = encoder.transform(new), encoder.input_names
     assert x[:, names.index("size is missing")].tolist() == [0, 1]
     assert x[:, names.index("colour is missing")].tolist() == [0, 1]
+    x = encoder.transform(pd.DataFrame({"size": days("2020-01-01"), "day": [5.0]}))
+    assert x[:, names.index("size is missing")].tolist() == [1]
 
 
-def test_the_encoder_survives_json():
-    encoder = TableEncoder.fit(TRAIN)
-    again = TableEncoder.from_json(json.loads(json.dumps(encoder.to_json())))
-    assert again == encoder
-    with pytest.raises(ValueError, match="not the description of a table's columns"):
-        TableEncoder.from_json({"columns": [{}]})
-
-
-def test_the_task_is_found_from_the_target(tmp_path):
-    rows = [f"{i},{i % 3},{i / 7:.3f},{'ab'[i % 2]},{1900 + i}" for i in range(60)]
-    path = tmp_path / "a.csv"
-    path.write_text("n,few,real,letters,year\n" + "\n".join(rows))
-    assert table_problem(path, "few").class_names == ("0", "1", "2")
-    assert table_problem(path, "few", task="regression").class_names is None
-    assert table_problem(path, "real").task == "regression"
-    assert table_problem(path, "letters").class_names == ("a", "b")
-    year = table_problem(path, "year", ignore=["few"])
-    assert year.task == "regression"
-    assert set(year.rows.columns) == {"real", "letters"}  # n numbers the rows
-    assert year.ignored == ("n", "few")
-    with pytest.raises(DataError, match="contains text such as 'a'"):
-        table_problem(path, "letters", task="regression")
-
-
-@pytest.mark.parametrize(
-    ("values", "names"),
-    [
-        (range(10, 20), None),  # as many values as rows
-        ([*range(20)] * 3, None),
-        ([*range(20)] * 5, tuple(map(str, range(20)))),
-        ([3, 4, 5, 6, 7] * 2, ("3", "4", "5", "6", "7")),
-        (["01", "02", "10"] * 4, ("01", "02", "10")),
-        (["None", "Light", "Heavy", ""] * 4, ("Heavy", "Light", "None")),
-        (["None", *("Light", "Heavy") * 6], ("Heavy", "Light")),
-        (["NA", "a", "b"] * 5, ("a", "b")),
-    ],
-)
-def test_classes_and_their_names(tmp_path, values, names):
-    path = tmp_path / "a.csv"
-    path.write_text("x,y\n" + "".join(f"{i * i % 7},{v}\n" for i, v in enumerate(values)))
-    assert table_problem(path).class_names == names
-
-
-def test_numbers_with_zeros_in_front_are_numbers_on_request(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("x,y\n" + "".join(f"{i * i % 7},0{i % 4}\n" for i in range(20)))
-    assert table_problem(path).class_names == ("00", "01", "02", "03")
-    assert table_problem(path, task="regression").target.max() == 3
-
-
-def test_names_that_differ_in_case_only_are_said(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("x,y\n" + "".join(f"{i % 7},{'pPq'[i % 3]}\n" for i in range(30)))
-    assert any("such as 'P' and 'p'" in note for note in table_problem(path).notes)
-
-
-def test_rare_classes_are_in_the_training_rows_of_every_fold(tmp_path):
-    path = tmp_path / "a.csv"
-    names = ["a"] * 24 + ["b"] * 2 + ["c"]
-    path.write_text("x,y\n" + "".join(f"{i % 7},{y}\n" for i, y in enumerate(names)))
-    problem = table_problem(path)
-    for train, test in problem.splits():
-        assert set(problem.target[train]) == {0, 1, 2}
-        assert 2 not in problem.target[test]
-        assert sorted([*train, *test]) == list(range(27))
-
-
-def test_only_training_rows_are_learned_from(tmp_path):
-    rows = "".join(f"{i % 7},{'ab'[i % 2]}\n" for i in range(40))
-    path = tmp_path / "a.csv"
-    path.write_text("x,y\n" + rows)
-    problem = load_problem(path)
-    train, test = problem.split()
-    encoder = problem.parts(train, test).encoder
-    mean = problem.rows.columns["x"][train].mean()
-    assert encoder.columns[0].centre == pytest.approx(mean)
-    assert len(problem.splits()) == 5
-    for some, others in problem.splits():
-        assert not set(some) & set(others)
-
-
-def test_rows_without_a_target_are_left_out(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text(
-        "x,y\n" + "".join(f"{i % 7},{'ab'[i % 2] if i % 4 else ''}\n" for i in range(40))
-    )
-    problem = load_problem(path)
-    assert len(problem) == 30
-    assert "left out: 10 rows without a value of 'y'" in problem.notes
+def test_the_encoder_is_saved_without_pickle(tmp_path):
+    encoder = TableEncoder(decimal=",").fit(TRAIN.assign(n=["1,5", "2,5", "x", "3"]))
+    persistence.save(encoder, tmp_path / "e")
+    again = persistence.load(tmp_path / "e", TableEncoder)
+    assert again.get_params() == encoder.get_params()
+    assert (again.columns, again.left_out) == (encoder.columns, encoder.left_out)
+    np.testing.assert_array_equal(again.transform(TRAIN), encoder.transform(TRAIN))
+    state = encoder.state()
+    state["columns"][0]["written"] = "upside down"
+    with pytest.raises(ValueError, match="'size' cannot be written as 'upside down'"):
+        TableEncoder.from_state(state)
 
 
 def test_new_rows_are_read_as_the_training_rows_were_written():
     """One cell that does not fit makes no others ambiguous."""
-    numbers = Table("t", {"n": np.array([1.5, 2.5])}, formats={"n": "comma"})
-    dates = Table("t", {"n": days("2023-02-05", "2023-11-25")}, formats={"n": "swapped date"})
-    encoders = [TableEncoder.fit(table) for table in (numbers, dates)]
-    assert [e.kinds for e in encoders] == [{"n": "comma"}, {"n": "swapped date"}]
-    again = [TableEncoder.from_json(json.loads(json.dumps(e.to_json()))) for e in encoders]
-    assert again == encoders
-    new = Table("new", {"n": words("1,5", "unknown", "2,5")})
-    np.testing.assert_array_equal(encoders[0](new)[[0, 2]], encoders[0](numbers))
-    (note,) = encoders[0].surprises(new)
-    assert "1 row with a value that is not a number and counts as missing: 'unknown'" in note
-    new = Table("new", {"n": words("05/02/2023", "unknown", "25/11/2023")})
-    np.testing.assert_array_equal(encoders[1](new)[[0, 2]], encoders[1](dates))
+    for cells, new in (
+        (["1,5", "2,5"], ["1,5", "unknown", "2,5"]),
+        (["05/02/2023", "25/11/2023"], ["05/02/2023", "unknown", "25/11/2023"]),
+    ):
+        frame = pd.DataFrame({"n": cells})
+        encoder, rows = TableEncoder().fit(frame), pd.DataFrame({"n": new})
+        np.testing.assert_array_equal(encoder.transform(rows)[[0, 2]], encoder.transform(frame))
+        (note,) = encoder.describe_unseen(rows)
+        assert "1 row with a value that is not a" in note
+        known = TableEncoder(written={"n": "words"}).fit(frame)
+        assert known.input_names == [f"n = {cells[1]}"]
 
 
-def test_a_wrong_way_of_writing_is_refused():
-    content = TableEncoder.fit(TRAIN).to_json()
-    content["columns"][0] = {**content["columns"][0], "written": "swapped date"}
-    with pytest.raises(ValueError, match="of kind 'number' cannot be written as 'swapped date'"):
-        TableEncoder.from_json(content)
+def test_it_is_a_step_of_a_pipeline():
+    rng = np.random.default_rng(0)
+    size, kind = rng.normal(size=100), rng.choice(["a", "b", "c"], 100)
+    frame = pd.DataFrame({"size": [f"{v:.2f} €" for v in size], "kind": kind})
+    target = (size > 0) ^ (kind == "a")
+    frame.loc[3, "size"] = "?"
+    model = make_pipeline(TableEncoder(), LogisticRegression())
+    assert cross_val_score(model, frame, target).mean() > 0.6
+    assert clone(model.fit(frame, target))[0].get_params()["levels"] == 30
+    names = model[:1].get_feature_names_out().tolist()
+    assert names == ["size", "size is missing", "kind = a", "kind = b", "kind = c"]
+    framed = TableEncoder().set_output(transform="pandas").fit(frame).transform(frame[:2])
+    assert list(framed) == names
+    x = rng.normal(size=(5, 3))
+    assert TableEncoder().fit_transform(x).shape == (5, 3)
 
 
-def test_every_class_has_rows_to_learn_from(tmp_path):
-    for seed in range(8):
-        labels = [*"aabbccddee", *"fffghh"]
-        order = np.random.default_rng(seed).permutation(len(labels))
-        path = tmp_path / "a.csv"
-        path.write_text("x,label\n" + "".join(f"{i / 7:.3f},{labels[i]}\n" for i in order))
-        problem = load_problem(path)
-        train, test = problem.split()
-        assert set(problem.target[train]) == set(range(8))
-        assert sorted([*train, *test]) == list(range(len(labels)))
-        assert len(test) >= 3
-
-
-def test_a_counter_is_found_although_targets_are_missing(tmp_path):
-    path = tmp_path / "a.csv"
-    lines = [f"{i},{i * i % 7},{'' if i == 5 else i % 2}\n" for i in range(40)]
-    path.write_text("id,x,y\n" + "".join(lines))
-    problem = load_problem(path)
-    assert list(problem.rows.columns) == ["x"]
-    assert "'id' numbers the rows and is left out" in problem.notes
-
-
-def test_names_of_classes_are_part_of_the_fingerprint(tmp_path):
-    found = []
-    for names in (("no", "yes"), ("ill", "well")):
-        (tmp_path / "a.csv").write_text(
-            "x,y\n" + "".join(f"{i % 7},{names[i % 2]}\n" for i in range(20))
-        )
-        found.append(load_problem(tmp_path / "a.csv").fingerprint)
-    assert found[0] != found[1]
+@pytest.mark.parametrize("frame", [{"a": [1, 1, 1]}, {"a": [None, None]}, {"a": [[1], [2]]}])
+def test_nothing_to_learn_from_is_named(frame):
+    with pytest.raises(DataError, match="no column to learn from"):
+        TableEncoder().fit(pd.DataFrame(frame))
