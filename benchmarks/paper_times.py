@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from benchmarks._measure import describe, print_table, side_by_side
-from tensorswitch.data import Split, load
+from tensorswitch.datasets import Split, load
 from tensorswitch.estimators import TSKernelSVC
 from tensorswitch.experiments import Experiment, run
 from tensorswitch.experiments.experiment import METHODS

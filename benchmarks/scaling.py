@@ -22,14 +22,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from tensorswitch.estimators._conv_ridge import ALPHAS
 from torch import Tensor, distributed
 
 from benchmarks._failures import run_tree
 from benchmarks._measure import describe
 from benchmarks._planning import OUTPUTS, Model, crossings, markdown, planned, sum_bytes
-from tensorswitch.data import DataError, load
+from tensorswitch.data import load
+from tensorswitch.datasets import DataError
 from tensorswitch.estimators import TSConvRidgeClassifier
+from tensorswitch.estimators._conv_ridge import ALPHAS
 from tensorswitch.features import as_images, learn_patch_bank
 from tensorswitch.linear import Columns, Sums
 

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from tensorswitch.cli import app, main
 from tensorswitch.compare import load_predictor, load_problem
-from tensorswitch.data import DataError, read_table
+from tensorswitch.datasets import DataError
+from tensorswitch.tables import read_table
 
 QUICK = ["--methods", "linear,rr,ts-lrc", "--set", "rr.gates=8", "--set", "ts-lrc.max_iter=2"]
 
@@ -352,7 +353,7 @@ def test_images_of_two_channels_have_a_report(folder):
 def test_an_interval_in_units_of_a_deviation_needs_the_deviation(folder):
     run("train", "--data", houses(folder / "h.csv"), "--target", "price", "--out", "m")
     predictor = load_predictor(folder / "m")
-    rows = read_table(folder / "h.csv", dict(predictor.encoder.kinds))
+    rows = read_table(folder / "h.csv")[0]
     assert predictor.interval.scaled
     assert predictor.predict(rows).low is not None
     predictor.model.memory_gb = 1e-6  # too little for deviations
@@ -373,7 +374,7 @@ def test_predictions_have_all_their_digits(folder):
     data = write("ms.csv", ["x", "ms"], [[a, 1.7e12 + round(1e4 * a)] for a in x])
     run("train", "--data", data, "--target", "ms", "--method", "rr", "--out", "net")
     run("predict", "net", data, "--out", "found.csv")
-    found = read_table("found.csv").columns["prediction"]
+    found = read_table("found.csv")[0]["prediction"].astype(float)
     assert np.abs(found - 1.7e12 - 1e4 * x).std() < 1e3
 
 

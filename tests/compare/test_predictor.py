@@ -7,7 +7,7 @@ from tensorswitch.compare import Predictor, load_predictor, predict_rows, train
 from tensorswitch.compare._explain import examples, explain_rows
 from tensorswitch.compare._metrics import regression_metrics
 from tensorswitch.compare._predictor import decisions
-from tensorswitch.data import load
+from tensorswitch.datasets import load
 from tensorswitch.estimators import TSRidgeClassifier, save_estimator
 from tensorswitch.models import mlp, save_model
 from tests.compare.test_comparison import table
@@ -129,9 +129,7 @@ def test_files_of_other_things_are_refused(tmp_path):
     save_estimator(TSRidgeClassifier(2).fit(x, x[:, 0] > 0), tmp_path / "estimator")
     save_model(mlp(3, 2, kind="ts-lrc", depth=1, width=4), tmp_path / "network")
     for name in ("estimator", "network"):
-        with pytest.raises(
-            ValueError, match=f"{name} .*use a model written by .tensorswitch"
-        ):
+        with pytest.raises(ValueError, match=f"{name} .*use a model written by .tensorswitch"):
             load_predictor(tmp_path / name)
     with pytest.raises(FileNotFoundError, match="nothing does not exist"):
         load_predictor(tmp_path / "nothing")

@@ -81,7 +81,7 @@ def _column(problem: Problem, name: str) -> np.ndarray:
     if name == problem.id_name and problem.row_names is not None:
         return np.array(problem.row_names)
     if name in problem.rows.columns:
-        values = np.asarray(problem.rows[name])
+        values = problem.rows[name].to_numpy()
         return values if values.dtype.kind in "fiubM" else values.astype(str)
     if name in problem.ignored:  # it counts the rows, so they are in its order
         return np.arange(len(problem))

@@ -10,7 +10,6 @@ import numpy as np
 from tensorswitch.compare._metrics import Predictions, number
 from tensorswitch.compare._predictor import Predictor, RawImages
 from tensorswitch.compare._problem import Problem
-from tensorswitch.compare._rows import columns_of
 from tensorswitch.explain import Explanation, explain
 
 EXAMPLES = 6  # half of them right and half of them wrong, if there are enough
@@ -41,7 +40,7 @@ def explain_rows(predictor: Predictor, rows: Any) -> Explanation:
     x = predictor.encoder(rows)
     found = explain(predictor.model, x)
     if predictor.is_table:
-        return found.grouped(predictor.encoder.sources, len(columns_of(predictor.encoder)))
+        return found.grouped(predictor.encoder.sources, len(predictor.encoder.columns))
     if isinstance(predictor.encoder, RawImages):
         return found
     return _in_pixels(predictor.encoder, rows, x, found)

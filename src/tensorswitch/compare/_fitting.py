@@ -94,7 +94,7 @@ def fit_learner(
         problem.class_names,
         problem.target_name,
         problem.id_name,
-        target_written=getattr(problem, "target_written", ""),
+        target_written=problem.target_written,
         **shape,
     )
     result = Result({}, seconds, 0.0, "; ".join(notes))

@@ -23,7 +23,6 @@ from tensorswitch.compare._explain import Example, examples
 from tensorswitch.compare._learners import LEGEND
 from tensorswitch.compare._metrics import number
 from tensorswitch.compare._predictor import load_predictor
-from tensorswitch.compare._rows import cell, columns_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -236,7 +235,7 @@ def _explained(comparison: Comparison) -> dict[str, Any] | None:
         chosen, importance = examples(predictor, problem, comparison.splits[0][1])
         names = [f"feature {i}" for i in range(importance.size)]
         if problem.is_table:
-            names = columns_of(predictor.encoder)
+            names = predictor.encoder.columns
 
         def picture(importance: np.ndarray = importance, names: list[str] = names) -> Figure:
             if problem.is_image:
@@ -276,13 +275,18 @@ def _picture(comparison: Comparison, example: Example, names: list[str]) -> Mark
         image = rows[example.row]
         return for_both_schemes(lambda: draw_heat_maps(image, maps), "image and contributions")
     if comparison.problem.is_table:
-        values = [cell(rows, name, example.row) for name in names]
+        values = [_cell(rows[name].iloc[example.row]) for name in names]
     else:
         values = [number(v) for v in rows[example.row].ravel()]
     labels = [f"{_short(n, 18)} = {_short(v, 14)}" for n, v in zip(names, values, strict=True)]
     return for_both_schemes(
         lambda: draw_bars(labels, shares.ravel(), "contribution", BARS, 5), "contributions"
     )
+
+
+def _cell(value: Any) -> str:
+    text = f"{value:.10g}" if isinstance(value, float) else str(value)
+    return "?" if text in ("nan", "NaT", "None", "<NA>") else text
 
 
 def look(dark: bool) -> AbstractContextManager[None]:

@@ -10,21 +10,17 @@ import numpy as np
 
 from tensorswitch.compare._metrics import Predictions
 from tensorswitch.compare._predictor import Predictor
-from tensorswitch.data import (
+from tensorswitch.compare._problem import true_target
+from tensorswitch.datasets import (
     NAMES,
     DataError,
-    as_rows,
-    as_text,
     is_picture,
-    is_table,
-    labels_beside,
     load,
+    pictures_to_test,
     read_pictures,
-    read_table,
+    read_rows,
 )
-from tensorswitch.data.labels import class_name, number_name
-from tensorswitch.data.own import pictures_to_test
-from tensorswitch.data.readers import read_npy, read_npz
+from tensorswitch.tables import is_table, read_table
 
 
 class NewRows(NamedTuple):
@@ -91,25 +87,19 @@ def predict_rows(
 def _table_rows(
     predictor: Predictor, path: Path, id_column: str | None, sep: str | None
 ) -> NewRows:
-    """Read a table as the training rows were written."""
+    """Read a table, of which the encoder knows how its columns are written."""
     if not path.exists():
         raise DataError(f"{path} does not exist")
     if path.is_dir() or not is_table(path):
         raise DataError(f"{path} is not a table, but the model was trained on one")
     encoder, target = predictor.encoder, predictor.target_name
+    table, _, notes = read_table(path, sep)
+    if id_column is not None and id_column not in table:
+        raise DataError(f"{path} has no column {id_column!r}")
     asked = id_column or predictor.id_name
-    kinds = dict(encoder.kinds)
-    if asked:
-        kinds[asked] = "words" if asked in kinds else "text"
-    regression = predictor.class_names is None
-    kinds[target] = (predictor.target_written or "number") if regression else "text"
-    table = read_table(path, kinds, **({} if sep is None else {"sep": sep}))
-    notes = list(table.notes)
-    if id_column is not None:
-        table.column(id_column)
-    missing, new = encoder.differences(table.without([target]))
-    new = [name for name in new if name != asked]
-    if len(missing) == len({*encoder.sources}):
+    missing, new = encoder.differences(table)
+    new = [name for name in new if name not in (asked, target)]
+    if len(missing) == len(encoder.columns):
         raise DataError(
             f"{path} has none of the columns that the model was trained on: "
             f"{', '.join(missing[:8])}{' …' if len(missing) > 8 else ''}"
@@ -119,34 +109,10 @@ def _table_rows(
     if new:
         notes.append(f"new columns, which are not used: {', '.join(new)}")
     notes += encoder.describe_unseen(table)
-    truth = _truth(table, target, predictor) if target in table.columns else None
-    ids = list(table.columns[asked]) if asked in table.columns else None
+    classes, written = predictor.class_names, predictor.target_written
+    truth = true_target(table[target], classes, written) if target in table else None
+    ids = table[asked].astype(str).tolist() if asked in table else None
     return NewRows(table, truth, ids, asked if ids else "row", f"rows of {path}", notes)
-
-
-def _truth(table: Any, target: str, predictor: Predictor) -> np.ndarray | None:
-    """Return the true targets, or None if they are missing in some rows."""
-    values = table.columns[target]
-    if predictor.class_names is None:
-        if values.dtype.kind != "f":
-            raise DataError(f"{table.name}: the target {target!r} is not a column of numbers")
-        return None if np.isnan(values).any() else values
-    known, written = set(predictor.class_names), predictor.target_written
-    named = {cell: class_name(cell, known, written) for cell in set(values)}
-    return None if None in named.values() else np.array([named[cell] for cell in values])
-
-
-def columns_of(encoder: Any) -> list[str]:
-    """Return the names of the columns that an encoder uses, in the order of its ``sources``."""
-    return [getattr(column, "name", column) for column in encoder.columns]
-
-
-def cell(rows: Any, column: str, row: int) -> str:
-    """Return a cell of a table as text; "?" if it is missing."""
-    value = np.asarray(rows[column])[row]
-    if value is None or str(value) in ("NaT", "<NA>", "nan"):
-        return "?"
-    return number_name(round(float(value), 6)) if isinstance(value, float) else str(value)
 
 
 def _check_array(predictor: Predictor, data: str | Path, rows: np.ndarray) -> None:
@@ -182,25 +148,10 @@ def _array_rows(predictor: Predictor, path: Path, name: str) -> NewRows:
         truth = None if pictures.labels is None else np.array(pictures.labels)
         what = f"pictures of {path}"
         return NewRows(pictures.images, truth, pictures.files, "file", what, [])
-    if path.suffix == ".npy":
-        beside = labels_beside(path)
-        return _labelled_rows(path, read_npy(path), None if beside is None else read_npy(beside))
-    if path.suffix == ".npz":
-        arrays = {key.lower(): value for key, value in read_npz(path).items()}
-        if "x" in arrays:
-            return _labelled_rows(path, arrays["x"], arrays.get("y"))
+    if path.suffix in (".npy", ".npz"):
+        rows, labels = read_rows(path)
+        truth = None if labels is None else labels.astype(str)
+        return NewRows(rows, truth, None, "row", f"rows of {path}", [])
     content = load(name)
     truth = np.array(content.class_names)[content.test_labels]
     return NewRows(content.test_images, truth, None, "row", f"test rows of {name}", [])
-
-
-def _labelled_rows(path: Path, x: np.ndarray, y: np.ndarray | None) -> NewRows:
-    """Return rows of an array with their labels, if there are any."""
-    rows, truth = as_rows(path, x, wide=True), None
-    if y is not None:
-        if y.size != len(rows):
-            raise DataError(f"{path}: y has shape {y.shape}, expected one label per row of x")
-        labels = as_text(path, y).reshape(-1)
-        named = labels.dtype.kind in "fiu"
-        truth = np.array([number_name(v) if named else str(v) for v in labels])
-    return NewRows(rows, truth, None, "row", f"rows of {path}", [])

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from tensorswitch.data import DataError, Dataset, load
+from tensorswitch.datasets import DataError, Dataset, load
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorswitch.data.readers import DataError
-
-__all__ = ["Pictures", "is_picture", "read_pictures"]
+from tensorswitch.datasets._files import DataError
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+TESTS = ("test", "val", "valid", "validation")  # folders, the first is for testing
 SIDE = 32  # to which pictures are resized, unless all of them are of one smaller size
 WIDE = ("I", "I;16", "I;16B", "I;16L", "I;16N", "F")  # modes of Pillow with more than 8 bits
 GREY = ("1", "L", "LA", *WIDE)
@@ -89,6 +88,77 @@ def read_pictures(path: str | Path, shape: tuple[int, int, int] | None = None) -
     images = np.stack([_read(file, shape) for file in files])
     labels = [file.relative_to(root).parts[0] for file in files] if any(nested) else None
     return Pictures(images, [str(file.relative_to(root)) for file in files], labels)
+
+
+def labelled_pictures(path: Path) -> tuple[Pictures, np.ndarray | None, list[str]]:
+    """Read a folder with a folder of pictures per class, or with parts to train and test with.
+
+    Parameters
+    ----------
+    path : Path
+        The folder. Beside ``train``, one called ``test``, ``val``, ``valid`` or ``validation`` is
+        for testing; others of these are learned from, as each method holds out rows of its own.
+
+    Returns
+    -------
+    pictures : Pictures
+        All pictures, those for testing last.
+    test : ndarray of int or None
+        Which are for testing, if the folder says so.
+    notes : list of str
+        What was read.
+    """
+    parts = _parts(path)
+    held = [name for name in TESTS if name in parts]
+    given = "train" in parts and bool(held)
+    pictures = [read_pictures(parts["train"] if given else path)]
+    if given:
+        if unused := sorted(parts[name].name for name in set(parts) - {"train", *held}):
+            raise DataError(
+                f"{path} has folders train and {held[0]}, so that {', '.join(unused)} cannot be "
+                "classes; expected only folders of pictures to train and to test with"
+            )
+        channels, height, width = pictures[0].images.shape[1:]
+        names = (*held[1:], held[0])
+        pictures += [read_pictures(parts[name], (channels, height, width)) for name in names]
+    if any(part.labels is None for part in pictures):
+        raise DataError(
+            f"the pictures of {path} are not in folders; expected a folder for each class"
+        )
+    images = np.concatenate([part.images for part in pictures])
+    files = [file for part in pictures for file in part.files]
+    labels = [label for part in pictures for label in part.labels or []]
+    shades = "grey" if images.shape[1] == 1 else "colour"
+    notes = [f"{len(images)} pictures as {images.shape[2]} × {images.shape[3]} {shades}"]
+    if not given:
+        return Pictures(images, files, labels), None, notes
+    learned = " and ".join(["train", *held[1:]])
+    notes.append(f"pictures of {learned} are learned from, those of {held[0]} are for testing")
+    test = np.arange(len(images) - len(pictures[-1].images), len(images))
+    return Pictures(images, files, labels), test, notes
+
+
+def pictures_to_test(path: Path) -> Path | None:
+    """Return the folder of pictures to test with, if there is one beside a folder to train with.
+
+    Parameters
+    ----------
+    path : Path
+        A folder, or a file.
+
+    Returns
+    -------
+    Path or None
+        The folder.
+    """
+    parts = _parts(path) if path.is_dir() else {}
+    held = [parts[name] for name in TESTS if name in parts]
+    return held[0] if held and "train" in parts else None
+
+
+def _parts(path: Path) -> dict[str, Path]:
+    folders = (p for p in path.iterdir() if p.is_dir() and not p.name.startswith((".", "__")))
+    return {p.name.lower(): p for p in folders}
 
 
 def _counts(file: Path, root: Path) -> bool:

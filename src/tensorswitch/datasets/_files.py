@@ -1,6 +1,6 @@
-"""Readers of data files.
+"""Readers of data files: those that cannot be read raise an error with their name.
 
-A file that cannot be read raises :class:`DataError` with its name. Nothing is unpickled.
+Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -22,18 +22,7 @@ class DataError(ValueError):
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Convert errors of any library to a :class:`DataError` that names the file.
-
-    Parameters
-    ----------
-    path : Path
-        The file that is being read.
-
-    Yields
-    ------
-    None
-        Control, once.
-    """
+    """Convert errors of any library to a :class:`DataError` that names the file."""
     try:
         yield
     except DataError:
@@ -48,18 +37,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def read_idx(path: Path) -> np.ndarray:
-    """Read an array of bytes in IDX format.
-
-    Parameters
-    ----------
-    path : Path
-        The file, compressed if it ends in ``.gz``.
-
-    Returns
-    -------
-    ndarray of uint8
-        The array.
-    """
+    """Read an array of bytes in IDX format."""
     with reading(path):
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         if len(raw) < 4 or raw[:3] != b"\x00\x00\x08":
@@ -78,19 +56,7 @@ def read_idx(path: Path) -> np.ndarray:
 
 
 def read_idx_folder(folder: Path) -> tuple[np.ndarray, ...]:
-    """Read the four IDX files of a data set in the format of MNIST.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder with the files, compressed or not.
-
-    Returns
-    -------
-    tuple of ndarray
-        Training images of shape (rows, 1, height, width), training labels, test images and test
-        labels.
-    """
+    """Read the four IDX files of a data set in the format of MNIST."""
     parts = []
     for part in ("train", "t10k"):
         for kind in ("images-idx3", "labels-idx1"):
@@ -109,22 +75,7 @@ def read_idx_folder(folder: Path) -> tuple[np.ndarray, ...]:
 
 
 def read_cifar10(path: Path, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Read batches of the binary distribution of CIFAR-10.
-
-    Parameters
-    ----------
-    path : Path
-        A folder with ``.bin`` files, or the archive, which is read without being unpacked.
-    names : list of str
-        Names of the batches.
-
-    Returns
-    -------
-    images : ndarray of uint8 of shape (rows, 3, 32, 32)
-        The images.
-    labels : ndarray of int64 of shape (rows,)
-        The labels.
-    """
+    """Read batches of the binary distribution of CIFAR-10."""
     parts = []
     with reading(path):
         if path.is_dir():
@@ -154,20 +105,7 @@ def read_cifar10(path: Path, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_svhn(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Read images and labels of SVHN from a ``.mat`` file.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Returns
-    -------
-    images : ndarray of uint8 of shape (rows, 3, 32, 32)
-        The images.
-    labels : ndarray of int64 of shape (rows,)
-        The digits. The file stores 0 as 10.
-    """
+    """Read images and labels of SVHN from a ``.mat`` file."""
     import scipy.io
 
     with reading(path):
@@ -181,35 +119,7 @@ def read_svhn(path: Path) -> tuple[np.ndarray, np.ndarray]:
         return np.ascontiguousarray(images.transpose(3, 2, 0, 1)), labels.astype(np.int64) % 10
 
 
-def read_npy(path: Path) -> np.ndarray:
-    """Read the array of a ``.npy`` file.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Returns
-    -------
-    ndarray
-        The array.
-    """
-    with reading(path):
-        return np.asarray(np.load(path, allow_pickle=False))
-
-
 def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """Read the arrays of an ``.npz`` file.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Returns
-    -------
-    dict of str to ndarray
-        The arrays by name.
-    """
+    """Read the arrays of an ``.npz`` file by their names in lower case."""
     with reading(path), path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-        return {key: file[key] for key in file.files}
+        return {key.lower(): file[key] for key in file.files}

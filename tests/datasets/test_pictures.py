@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tensorswitch.data import DataError, read_pictures
+from tensorswitch.datasets import DataError, labelled_pictures, read_pictures
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -60,3 +60,22 @@ def test_an_orientation_that_is_no_number_is_none(tmp_path, monkeypatch):
     Image.fromarray(np.full((8, 6), 9, np.uint8)).save(tmp_path / "a.jpg")
     monkeypatch.setattr(Image.Image, "getexif", lambda picture: {0x0112: "up"})
     assert read_pictures(tmp_path).images.shape == (1, 1, 8, 6)
+
+
+def test_parts_to_train_validate_and_test_with(tmp_path):
+    for part, count in (("train", 3), ("val", 2), ("test", 1)):
+        for name in ("cat", "dog"):
+            folder = tmp_path / part / name
+            folder.mkdir(parents=True)
+            for i in range(count):
+                Image.fromarray(np.full((8, 8), 9 * i, np.uint8)).save(folder / f"{i}.png")
+    pictures, test, notes = labelled_pictures(tmp_path)
+    assert pictures.labels == [*["cat"] * 3, *["dog"] * 3, "cat", "cat", "dog", "dog", "cat", "dog"]
+    assert test.tolist() == [10, 11]
+    assert notes == [
+        "12 pictures as 8 × 8 grey",
+        "pictures of train and val are learned from, those of test are for testing",
+    ]
+    (tmp_path / "more").mkdir()
+    with pytest.raises(DataError, match="so that more cannot be classes"):
+        labelled_pictures(tmp_path)

@@ -1,59 +1,30 @@
-"""Sources of data sets: scikit-learn, a folder, the cache, a download, or the user's own files."""
+"""Sources of data sets: scikit-learn, a folder of the user, the cache, or a download."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorswitch._progress import DownloadBar
-from tensorswitch.data._held_out import TEST_SHARE
-from tensorswitch.data.dataset import Dataset
-from tensorswitch.data.own import check_no_columns, own_dataset, own_problem
-from tensorswitch.data.problem import Problem
-from tensorswitch.data.readers import (
-    DataError,
-    read_cifar10,
-    read_idx_folder,
-    read_svhn,
-)
+from tensorswitch.datasets._arrays import TEST_SHARE
+from tensorswitch.datasets._dataset import Dataset
+from tensorswitch.datasets._files import DataError, read_cifar10, read_idx_folder, read_svhn
 
 DIGITS = tuple("0123456789")
 CLOTHES = (
-    "T-shirt/top",
-    "trouser",
-    "pullover",
-    "dress",
-    "coat",
-    "sandal",
-    "shirt",
-    "sneaker",
-    "bag",
-    "ankle boot",
+    *("T-shirt/top", "trouser", "pullover", "dress", "coat"),
+    *("sandal", "shirt", "sneaker", "bag", "ankle boot"),
 )
 CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR_ARCHIVE = "cifar-10-binary.tar.gz"
 
 
 class Source(NamedTuple):
-    """Describe a data set that can be downloaded.
-
-    Parameters
-    ----------
-    mirrors : tuple of str
-        Addresses to download from, in order of preference.
-    files : dict of str to str
-        Names of the files and their SHA-256.
-    read : callable
-        Reader of a folder with the files; its second argument says whether to read extra files.
-    class_names : tuple of str
-        Names of the classes.
-    optional : tuple of str, default=()
-        Files that are only needed if extra images are requested.
-    """
+    """Describe a data set that can be downloaded."""
 
     mirrors: tuple[str, ...]
     files: dict[str, str]
@@ -133,41 +104,18 @@ SOURCES = {
 NAMES = ("digits", *SOURCES)
 
 
-def load(
-    name: str | Path,
-    *,
-    extra: bool = False,
-    download: bool = True,
-    target: str | None = None,
-    ignore: Iterable[str] = (),
-) -> Dataset:
-    """Load a data set by its name, or from a file or folder.
+def load(name: str, *, extra: bool = False, download: bool = True) -> Dataset:
+    """Load a data set by its name.
 
     Parameters
     ----------
-    name : str or Path
-        One of "digits" (included in scikit-learn), "mnist", "fashion-mnist", "cifar10" and "svhn",
-        or a path to one of
-
-        - a table: ``.csv``, ``.tsv`` or ``.txt``, compressed or not, ``.parquet``, ``.arrow`` or
-          ``.feather``; its columns are encoded as numbers, see :class:`TableEncoder`;
-        - a folder with a folder of images for each class;
-        - an ``.npz`` file with ``x_train, y_train, x_test, y_test`` or ``x, y``;
-        - a ``.npy`` file with the labels in another file next to it: ``x.npy`` and ``y.npy``, or
-          ``images.npy`` and ``labels.npy``;
-        - a folder with the four IDX files of MNIST.
-
-        If there is no test set, 30 % of the rows are held out as one.
+    name : str
+        One of "digits" (included in scikit-learn), "mnist", "fashion-mnist", "cifar10" and "svhn".
     extra : bool, default=False
         Whether to add the ``extra`` images of SVHN to the training images.
     download : bool, default=True
         Whether to download files that are neither in ``$TENSORSWITCH_DATA/<name>`` nor in the
         cache.
-    target : str, optional
-        Column of a table with the labels; by default the one called ``label``, ``class``,
-        ``target`` or ``y``, or else the last.
-    ignore : iterable of str, default=()
-        Columns of a table that are not features.
 
     Returns
     -------
@@ -181,72 +129,19 @@ def load(
 
     Examples
     --------
-    >>> from tensorswitch.data import load
+    >>> from tensorswitch.datasets import load
     >>> load("digits")
     Dataset('digits', 1257 + 540 rows of (1, 8, 8), 10 classes)
     """
-    if name in NAMES:
-        check_no_columns(name, {"target": target, "ignore": list(ignore)})
     if name == "digits":
         return _digits()
-    if name in SOURCES:
-        folder = fetch(str(name), extra=extra) if download else found(str(name), extra)
-        if folder is None:
-            raise DataError(_how_to_get(str(name), _files(str(name), extra)))
-        source = SOURCES[str(name)]
-        images, labels, test_images, test_labels = source.read(folder, extra)
-        return Dataset(str(name), images, labels, test_images, test_labels, source.class_names)
-    return own_dataset(_existing(name), target=target, ignore=ignore)
-
-
-def load_problem(
-    name: str | Path,
-    *,
-    target: str | None = None,
-    ignore: Iterable[str] = (),
-    id_column: str | None = None,
-    task: str | None = None,
-) -> Problem:
-    """Load rows and what is to be predicted for them, a class or a quantity.
-
-    Parameters
-    ----------
-    name : str or Path
-        As in :func:`load`.
-    target, ignore, id_column, task : various
-        For tables, as in :func:`table_problem`.
-
-    Returns
-    -------
-    Problem
-        Raw rows, the target and their split.
-
-    Raises
-    ------
-    DataError
-        If the data cannot be found or read, or a column does not exist.
-    """
-    options: dict[str, Any] = {
-        "target": target,
-        "ignore": list(ignore),
-        "id_column": id_column,
-        "task": task,
-    }
-    if str(name) not in NAMES:
-        return own_problem(_existing(name), **options)
-    check_no_columns(name, options)
-    return Problem.from_dataset(load(name))
-
-
-def _existing(name: str | Path) -> Path:
-    """Return a path that exists."""
-    if not str(name) or not Path(name).exists():
-        known = ", ".join(NAMES)
-        raise DataError(
-            f"{str(name)!r} is neither a data set known by name ({known}) "
-            "nor an existing file or folder"
-        )
-    return Path(name)
+    if name not in SOURCES:
+        raise DataError(f"{name!r} is not a data set known by name: {', '.join(NAMES)}")
+    folder = fetch(name, extra=extra) if download else found(name, extra)
+    if folder is None:
+        raise DataError(_how_to_get(name, _files(name, extra)))
+    source = SOURCES[name]
+    return Dataset(name, *source.read(folder, extra), source.class_names)
 
 
 def folders(name: str) -> list[Path]:

@@ -8,7 +8,12 @@ import pandas as pd
 import pytest
 import scipy.io
 
-from tensorswitch.data import DataError, fetch, load, load_problem, sources
+from tensorswitch import datasets
+from tensorswitch.compare import load_problem
+from tensorswitch.data import load
+from tensorswitch.datasets import DataError, fetch, read_rows
+
+sources = datasets._sources
 
 
 @pytest.fixture(autouse=True)
@@ -229,7 +234,7 @@ def broken(path, content):
             "a.npz cannot be read; it may be truncated",
         ),
         (
-            lambda t: broken(t / "x.npy", b""),
+            lambda t: np.save(t / "x.npy", np.ones((3, 2))) or t / "x.npy",
             "x.npy has no labels: save the rows as x.npy and the labels as y.npy",
         ),
         (lambda t: broken(t / "a.csv", b""), "a.csv is empty; expected a line of column names"),
@@ -327,3 +332,18 @@ def test_features_far_from_zero_keep_their_digits(tmp_path):
     assert far.protocol().train.dtype == np.float32
     problem = load_problem(tmp_path / "far.npz")
     assert np.ptp(problem.parts(*problem.split()).train[:, 0]) > 3
+
+
+def test_rows_to_predict(tmp_path):
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    np.save(tmp_path / "x.npy", x)
+    rows, labels = read_rows(tmp_path / "x.npy")
+    np.testing.assert_array_equal(rows, x)
+    assert labels is None
+    np.save(tmp_path / "y.npy", np.arange(40) % 2)
+    assert read_rows(tmp_path / "x.npy")[1].tolist() == [0, 1] * 20
+    np.savez(tmp_path / "b.npz", X=x, y=np.array([b"cat", b"dog"] * 20))
+    assert read_rows(tmp_path / "b.npz")[1].tolist() == ["cat", "dog"] * 20
+    np.savez(tmp_path / "b.npz", x=x, y=np.eye(2)[np.arange(40) % 2])
+    with pytest.raises(DataError, match=r"b.npz: y has shape \(40, 2\), expected one label per"):
+        read_rows(tmp_path / "b.npz")

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorswitch._pca import principal_components
-from tensorswitch.data.encoder import TableEncoder
-from tensorswitch.data.readers import DataError
+from tensorswitch.datasets._files import DataError
 from tensorswitch.persistence import saved_as
 
 VALIDATION = 5000
@@ -102,7 +101,7 @@ class Preparation(NamedTuple):
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Preparation:
-        """Return the preparation of a state."""
+        """Make the preparation again."""
         return cls(**state)
 
 
@@ -111,18 +110,10 @@ class Split(NamedTuple):
 
     Parameters
     ----------
-    train : ndarray of shape (n_train, …)
-        Training inputs.
-    train_labels : ndarray of shape (n_train,)
-        Training labels.
-    validation : ndarray of shape (n_validation, …)
-        Validation inputs.
-    validation_labels : ndarray of shape (n_validation,)
-        Validation labels.
-    test : ndarray of shape (n_test, …)
-        Test inputs.
-    test_labels : ndarray of shape (n_test,)
-        Test labels.
+    train, validation, test : ndarray of shape (rows, …)
+        Inputs.
+    train_labels, validation_labels, test_labels : ndarray of shape (rows,)
+        Labels.
     preparation : Preparation
         The preprocessing, for further images.
     """
@@ -154,12 +145,11 @@ class Dataset:
         Test labels, indices into ``class_names``.
     class_names : tuple of str
         Names of the classes.
-    encoder : TableEncoder or None, default=None
-        How the columns of a table became features.
-    target_name, id_name : str, default=""
-        Columns of the labels, and of what identifies rows, in a table.
-    target_written : str, default=""
-        How the labels are written, if they are numbers, as in :class:`Problem`.
+    encoder : object or None, default=None
+        How the columns of a table became features, which are not scaled again.
+    target_name, id_name, target_written : str, default=""
+        The column of the labels in a table, the one that identifies rows, and how labels that are
+        numbers are written.
 
     Raises
     ------
@@ -168,7 +158,7 @@ class Dataset:
 
     Examples
     --------
-    >>> from tensorswitch.data import load
+    >>> from tensorswitch.datasets import load
     >>> load("digits")
     Dataset('digits', 1257 + 540 rows of (1, 8, 8), 10 classes)
     """
@@ -179,7 +169,7 @@ class Dataset:
     test_images: np.ndarray
     test_labels: np.ndarray
     class_names: tuple[str, ...]
-    encoder: TableEncoder | None = None
+    encoder: object | None = None
     target_name: str = ""
     id_name: str = ""
     target_written: str = ""
@@ -261,7 +251,7 @@ class Dataset:
 
         Examples
         --------
-        >>> from tensorswitch.data import load
+        >>> from tensorswitch.datasets import load
         >>> split = load("digits").protocol(components=16, validation=200)
         >>> split.train.shape, split.validation.shape, split.test.shape
         ((1057, 16), (200, 16), (540, 16))
