@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint format bench docs results clean
+.PHONY: demo test test-slow lint format bench docs paper results clean
 
 demo: $(READY)
 	OMP_WAIT_POLICY=passive $(BIN)/tensorswitch compare --data digits  # does not spin if the cores are shared
@@ -34,11 +34,14 @@ docs: $(VENV)/.docs
 	rm -rf docs/_build docs/api docs/gallery
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going --quiet docs docs/_build/html
 
-# Compacts the records in docs/results/runs and regenerates table, figures, report and the table in README; runs no experiments.
+# Runs the experiments of the paper that have no record yet, or goes on with them: about 16 hours on two cores in all.
+paper: $(READY)
+	$(BIN)/python -m reproduction all --scale small --out docs/results
+
+# Moves new records to docs/results/runs.jsonl.gz and regenerates table, figures and report from it; runs no experiments.
 results: $(READY)
-	$(BIN)/tensorswitch compact docs/results/runs docs/results/runs
-	$(BIN)/tensorswitch paper all --scale small --out docs/results --no-run
-	$(BIN)/python docs/fill_readme.py
+	$(BIN)/python -m reproduction compact docs/results/runs
+	$(BIN)/python -m reproduction all --scale small --out docs/results --no-run
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache dist docs/_build docs/api docs/gallery

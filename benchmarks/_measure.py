@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tensorswitch.experiments import machine
+from reproduction import machine
 
 T = TypeVar("T")
 

@@ -16,9 +16,9 @@ import torch
 from torch import nn
 
 from benchmarks._measure import describe, print_table
+from reproduction import published
 from tensorswitch.data import load
 from tensorswitch.models import cnn
-from tensorswitch.paper import published
 from tensorswitch.training import Learner, Rows, train
 
 CASES = [("mnist", "ss", (1, 1, 1), 1), ("cifar10", "ss", (1, 1, 1), 1)]

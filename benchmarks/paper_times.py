@@ -22,13 +22,11 @@ from typing import Any
 import torch
 
 from benchmarks._measure import describe, print_table, side_by_side
+from reproduction import METHODS, Experiment, published, run
+from reproduction.plans import COMPONENTS, DEPTHS, MLPS
 from tensorswitch.datasets import Split, load
 from tensorswitch.estimators import TSKernelSVC
-from tensorswitch.experiments import Experiment, run
-from tensorswitch.experiments.experiment import METHODS
 from tensorswitch.models import cnn, mlp
-from tensorswitch.paper import published
-from tensorswitch.paper.grids import COMPONENTS, DEPTHS, MLPS
 from tensorswitch.training import Learner, Rows
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "times.json"

@@ -32,10 +32,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks._measure import describe, print_table, side_by_side
-from tensorswitch.data import load
-from tensorswitch.experiments import METHODS, Experiment, records_in, run, with_fingerprints
+from reproduction import METHODS, Experiment, published, records_in, run, with_fingerprints
+from tensorswitch.datasets import load
 from tensorswitch.models import cnn, mlp
-from tensorswitch.paper import published
 from tensorswitch.training import Learner, Rows, train
 
 RESULTS = Path(__file__).parent / "results" / "training.md"

@@ -1,6 +1,6 @@
 """Draw ``docs/method.png`` and ``docs/method.svg``: ReLU units and tensor switching units.
 
-python docs/draw_method.py
+python -m docs.draw_method
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
-from tensorswitch.experiments.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, save_figure
+from reproduction.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, save_figure
 
 INPUT = (BLUE, ORANGE, GREEN, PURPLE)  # one colour per input
 OPEN = (True, False, True)

@@ -2,10 +2,11 @@
 Reproduce the paper
 ===================
 
-``tensorswitch paper all`` runs the experiments of Tsai, Saxe and Cox (NIPS 2016) and writes its
+``python -m reproduction all`` runs the experiments of Tsai, Saxe and Cox (NIPS 2016) and writes its
 table and figures; ``--scale smoke`` takes a minute, ``small`` hours, ``full`` is the whole grid.
-Here are its parts, on the digits that come with scikit-learn. What came out on MNIST, CIFAR-10 and
-SVHN is on :doc:`/results/README`, and :doc:`/paper` leads from each equation to its function.
+The package ``reproduction`` is in the repository, beside the library. Here are its parts, on the
+digits that come with scikit-learn. What came out on MNIST, CIFAR-10 and SVHN is on
+:doc:`/results/README`, and :doc:`/paper` leads from each equation to its function.
 """
 
 from __future__ import annotations
@@ -16,9 +17,8 @@ from typing import Any
 import matplotlib.pyplot as plt
 import torch
 
+from reproduction import Experiment, reproduce, run
 from tensorswitch import SwitchedLinear, algebra
-from tensorswitch.experiments import Experiment, run
-from tensorswitch.paper import reproduce
 
 # %%
 # The algebra
@@ -50,7 +50,7 @@ few: Any = {"data": "digits", "width": 32, "components": 32, "batch_size": 16, "
 methods = {"ss": "SS", "ts-lrc": "TS LRC", "ts-ibp-lrc": "TS IBP-LRC", "rr": "TS RR, one pass"}
 figure, axes = plt.subplots(figsize=(7, 3.2))
 for method, name in methods.items():
-    result = run(Experiment(method=method, **few), filters=False)
+    result = run(Experiment(method=method, **few))
     print(f"{name:16s}{100 * result.one_pass:5.1f} % wrong after one pass")
     if result.epochs:
         errors = [100 * epoch["test_error"] for epoch in result.epochs]
@@ -67,5 +67,5 @@ plt.show()
 # ``reproduce`` runs what is missing, and writes the figure and a page with all results.
 
 with tempfile.TemporaryDirectory() as folder:
-    made = reproduce("figure2", folder=folder)
+    made = reproduce(["figure2"], folder=folder)
     print(sorted(path.name for path in made.paths))

@@ -1,6 +1,7 @@
 """Modules know only modules above them, and nothing outside the library uses private modules."""
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import tensorswitch
 
 ROOT = Path(tensorswitch.__file__).parent
+REPOSITORY = Path(__file__).parents[1]
 # From the top: a layer may import those before it. Helpers at the root start with an underscore;
 # the first ones know nothing but torch and NumPy.
 LAYERS = [
@@ -43,8 +45,6 @@ LAYERS = [
     "tables",
     "compare",
     "data",
-    "experiments",
-    "paper",
     "teach",
     "cli",
     "__main__",
@@ -100,6 +100,15 @@ def test_no_private_name_is_imported_from_another_package(path):
 def test_the_core_knows_nothing_of_estimators_files_or_the_terminal(path):
     if layer(module_of(path)) in CORE:
         assert not {i[0] for i in imports_of(path)} & FRONT
+
+
+def test_the_reproduction_uses_public_names_only():
+    """Those that the package of a layer exports: no other modules, nothing with an underscore."""
+    for path in sorted((REPOSITORY / "reproduction").rglob("*.py")):
+        for _, layer, *names in ours(path):
+            exported = importlib.import_module(f"tensorswitch.{layer}").__all__
+            assert len(names) < 2, f"{path.name} imports a module of {layer}"
+            assert {*names} <= {*exported}, f"{path.name} imports what {layer} does not export"
 
 
 def test_every_module_has_a_layer():

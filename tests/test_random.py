@@ -3,8 +3,6 @@
 import torch
 
 from tensorswitch._random import seeded
-from tensorswitch.experiments import Experiment, run
-from tensorswitch.experiments.runner import untrained
 from tensorswitch.models import mlp
 from tensorswitch.training import Learner, Rows
 
@@ -31,7 +29,4 @@ def test_nothing_reseeds_other_devices(monkeypatch):
     learner = Learner(mlp(4, 2, depth=1, width=3))
     torch.set_rng_state(before)
     learner.epoch(Rows(torch.ones(6, 4), torch.tensor([0, 1] * 3)))
-    experiment = Experiment(data="digits", method="ss", width=8)
-    run(experiment)
-    untrained(experiment, 64, 10)
     assert torch.equal(torch.get_rng_state(), before)

@@ -10,14 +10,17 @@ from sphinx.util import logging
 
 from docs.builder import commands
 from docs.builder.public import homes
-from tensorswitch.paper.figure2 import CAPTION
+from reproduction.figure2 import CAPTION
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 logger = logging.getLogger(__name__)
 
 # Links that lead to folders or files of the repository outside the site: only the text stays.
-OUTSIDE = re.compile(r"\[([^\]]+)\]\(((?:\.\./)*(?:benchmarks|runs|benchmarks/results)/?)\)")
+OUTSIDE = re.compile(
+    r"\[([^\]]+)\]\(((?:\.\./)*"
+    r"(?:benchmarks/?|benchmarks/results/?|report\.html|\w+\.jsonl\.gz))\)"
+)
 # Links to the output of benchmarks: these are on one page.
 BENCHMARK = re.compile(r"\]\((?:\.\./)+benchmarks/results/(\w+)\.md\)")
 

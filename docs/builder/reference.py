@@ -11,10 +11,10 @@ from docs.builder.public import Module, documented, homes, part_of
 
 # In the order of the reference. What is not named here follows in alphabetical order.
 PARTS = {
-    "For tables, streams and images": ("estimators", "features", "explain", "data"),
+    "For tables, streams and images": ("estimators", "features", "explain", "compare", "datasets", "tables"),
     "For networks": ("nn", "switched", "switches", "inverted", "models", "training", "history"),
     "Mathematics": ("algebra", "kernels", "kernel_ridge", "ridge"),
-    "Experiments": ("experiments", "paper", "teach"),
+    "Other programs": ("data", "teach"),
 }
 HEAD = """\
 Reference

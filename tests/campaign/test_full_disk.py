@@ -35,7 +35,7 @@ sums.update(torch.ones(5, 8), torch.ones(5, 2)).save(sys.argv[2])
 """
 SWEEP = """
 from pathlib import Path
-from tensorswitch.experiments import Experiment, sweep
+from reproduction import Experiment, sweep
 quick = {"data": "digits", "components": 8, "width": 8, "lr": 0.05}
 grid = [Experiment(method="ts-lrc", epochs=int(sys.argv[3]), **quick)]
 print([r.result.best if r.result else r.error for r in sweep(grid, Path(sys.argv[2]), jobs=1)])

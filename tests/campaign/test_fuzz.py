@@ -10,12 +10,11 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from reproduction import Experiment, Record, experiments_from_toml, records_in, run_one
+from reproduction.records import compact
 from tensorswitch import datasets
 from tensorswitch.data import load
 from tensorswitch.datasets import DataError, load_arrays, read_rows
-from tensorswitch.experiments import Experiment
-from tensorswitch.experiments.grid import experiments_from_toml
-from tensorswitch.experiments.records import Record, run_one
 from tensorswitch.models import load_model, mlp, save_model
 from tensorswitch.ridge import RidgeStatistics
 from tensorswitch.tables import read_table
@@ -84,6 +83,12 @@ def record(folder):
     return folder / f"{experiment.name}.json", Record.read
 
 
+def compact_record(folder):
+    (folder / "r").mkdir(exist_ok=True)
+    record(folder / "r")
+    return compact(folder / "r"), lambda path: records_in(folder / "r")
+
+
 def grid(folder):
     (folder / "g.toml").write_text(
         'data = "digits"\n[[grid]]\nmethod = ["ss", "rr"]\nseed = [0, 1]\n'
@@ -91,7 +96,21 @@ def grid(folder):
     return folder / "g.toml", experiments_from_toml
 
 
-READERS = [idx, idx_gz, npy, npz, own_npz, csv, mat, cifar, model, sums, record, grid]
+READERS = [
+    idx,
+    idx_gz,
+    npy,
+    npz,
+    own_npz,
+    csv,
+    mat,
+    cifar,
+    model,
+    sums,
+    record,
+    compact_record,
+    grid,
+]
 
 
 @pytest.mark.parametrize("make", READERS, ids=lambda f: f.__name__)

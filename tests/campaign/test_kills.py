@@ -12,8 +12,7 @@ import psutil
 import pytest
 import torch
 
-from tensorswitch.experiments import Experiment, with_fingerprints
-from tensorswitch.experiments.sweeps import Sweep, sweep
+from reproduction import Experiment, Sweep, sweep, with_fingerprints
 from tensorswitch.ridge import RidgeStatistics
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")]
