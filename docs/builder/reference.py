@@ -11,10 +11,11 @@ from docs.builder.public import Module, documented, homes, part_of
 
 # In the order of the reference. What is not named here follows in alphabetical order.
 PARTS = {
-    "For tables, streams and images": ("estimators", "features", "explain", "compare", "datasets", "tables"),
+    "For tables, streams and images": ("estimators", "features", "explain", "datasets", "tables"),
+    "To compare and predict": ("compare", "data", "persistence"),
     "For networks": ("nn", "switched", "switches", "inverted", "models", "training", "history"),
     "Mathematics": ("algebra", "kernels", "kernel_ridge", "ridge"),
-    "Other programs": ("data", "teach"),
+    "Other programs": ("teach",),
 }
 HEAD = """\
 Reference

@@ -181,10 +181,17 @@ def _watching(records: list[Any]) -> Iterator[Callable[[str, int, int, str], Non
 
 def _show(result: Any) -> None:
     """Print the table with its conclusion, legend, warnings and the reasons of failures."""
-    from tensorswitch.compare import _report as report
+    from tensorswitch.compare._report import (
+        cells,
+        conclusion,
+        header,
+        how_measured,
+        legend,
+        reason,
+    )
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    names, rows = report.header(result), report.cells(result)
+    names, rows = header(result), cells(result)
     if not any(row[-1] for row in rows):  # there are no notes
         names, rows = names[:-1], [row[:-1] for row in rows]
     for i, name in enumerate(names):
@@ -194,11 +201,11 @@ def _show(result: Any) -> None:
         table.add_row(*row)
     out.print(table)
     for record in result.failed:
-        say(report.reason(record))
+        say(reason(record))
     for record in result.ranked:
         if "always predicts" in record.note:
             say(f"warning: {record.label} {record.note}, whatever the row")
-    out.print(report.conclusion(result), style="bold")
-    out.print(f"({report.how_measured(result)})")
-    for name, text in report.legend(result).items():
+    out.print(conclusion(result), style="bold")
+    out.print(f"({how_measured(result)})")
+    for name, text in legend(result).items():
         out.print(f"  {name:4}{text}")
