@@ -4,9 +4,6 @@ import numpy as np
 import pytest
 
 from tensorswitch.compare import Predictor, load_predictor, predict_rows, train
-from tensorswitch.compare._explain import examples, explain_rows
-from tensorswitch.compare._metrics import regression_metrics
-from tensorswitch.compare._predictor import decisions
 from tensorswitch.datasets import load
 from tensorswitch.estimators import TSRidgeClassifier, save_estimator
 from tensorswitch.models import mlp, save_model
@@ -35,8 +32,6 @@ def test_a_loaded_pipeline_predicts_the_same(tmp_path, learner):
 
 
 def small_digits(data):
-    from tensorswitch.compare import Problem
-
     given = np.arange(150, 200)
     rows, target = data.train_images[:200], data.train_labels[:200]
     return Problem("digits", rows, target, data.class_names, given_test=given)
@@ -70,31 +65,26 @@ def test_contributions_of_pixels_add_up(learner, components):
     options = {"settings": SMALL.get(learner), "components": components, "holdout": True}
     predictor, _ = train(problem, learner, **options)
     rows = problem.rows[150:160]
-    found = explain_rows(predictor, rows)
+    found = predictor.explain(rows)
     assert found.contributions.shape[2:] == (1, 8, 8)
     x = predictor.encoder(rows)
     model = predictor.model
-    outputs = model.explain(x).outputs if learner == "ss" else decisions(model, x)
+    outputs = model.explain(x).outputs if learner == "ss" else model.decision_function(x)
     np.testing.assert_allclose(found.outputs, outputs, atol=1e-4 * np.abs(outputs).max())
 
 
 @pytest.mark.parametrize("components", [0, 5])
 def test_contributions_of_padded_images_have_the_pixels_of_the_image(components):
     """Images of 28 × 28 are learned with a margin."""
-    from tensorswitch.compare import Problem
-
     rows = np.random.default_rng(0).integers(0, 255, (80, 1, 28, 28)).astype(np.uint8)
     target = np.arange(80) % 2
     rows[target == 1, :, 5:20, 9:14] //= 4
     problem = Problem("noise", rows, target, ("a", "b"), given_test=np.arange(60, 80))
     predictor, _ = train(problem, "rr", settings=SMALL["rr"], components=components, holdout=True)
-    found = explain_rows(predictor, rows[60:70])
+    found = predictor.explain(rows[60:70])
     assert found.contributions.shape == (10, 1, 1, 28, 28)
-    outputs = decisions(predictor.model, predictor.encoder(rows[60:70]))
+    outputs = predictor.model.decision_function(predictor.encoder(rows[60:70]))[:, None]
     np.testing.assert_allclose(found.outputs, outputs, atol=1e-4 * np.abs(outputs).max())
-    chosen, importance = examples(predictor, problem, np.arange(60, 80))
-    np.testing.assert_allclose(importance, explain_rows(predictor, rows[60:80]).importance, 1e-4)
-    assert all(example.shares.shape == (1, 28, 28) for example in chosen)
 
 
 @pytest.mark.parametrize("learner", ["rr", "kernel-ridge", "ss"])
@@ -102,20 +92,9 @@ def test_contributions_of_columns_add_up(tmp_path, learner):
     problem = table(tmp_path)
     predictor, _ = train(problem, learner, settings=SMALL.get(learner), holdout=True)
     rows = problem.rows.take(np.arange(20))
-    found = explain_rows(predictor, rows)
+    found = predictor.explain(rows)
     expected = predictor.predict(rows).values
     np.testing.assert_allclose(found.outputs[:, 0], expected, atol=1e-4 * np.abs(expected).max())
-
-
-def test_examples_are_wrong_and_right_ones():
-    problem = small_digits(load("digits"))
-    predictor, _ = train(problem, "rr", settings=SMALL["rr"], holdout=True)
-    chosen, importance = examples(predictor, problem, problem.split()[1])
-    assert len(chosen) == 6
-    assert importance.shape == (1, 8, 8)
-    for example in chosen:
-        same = example.predicted == example.target
-        assert example.correct == same == (example.against is None)
 
 
 def test_only_learners_of_this_library_are_saved(tmp_path):
@@ -148,7 +127,8 @@ def test_rows_without_labels_have_no_error(tmp_path):
 
 def test_metrics_of_equal_targets():
     for rows in (10, 20, 50):
-        assert np.isnan(regression_metrics(np.full(rows, 0.1), np.full(rows, 0.15))["r2"])
+        found = Predictions(None, values=np.full(rows, 0.15), truth=np.full(rows, 0.1))
+        assert np.isnan(found.metrics()["r2"])
 
 
 def test_a_predictor_needs_no_target(tmp_path):

@@ -134,7 +134,7 @@ def test_what_cannot_be_seen_may_be_given(tmp_path):
     problem = load_problem(path, sep="~", decimal=",", dayfirst=True)
     assert problem.rows["n"][3] == 3125
     assert problem.rows["day"].dt.day.eq(5).all()
-    with pytest.raises(DataError, match="digits is not a table .* decimal does not apply"):
+    with pytest.raises(DataError, match=r"digits is not a table .* decimal does not apply"):
         load_problem("digits", decimal=",")
 
 

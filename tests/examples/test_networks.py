@@ -53,7 +53,7 @@ def test_two_processes_do_what_one_does_with_the_doubled_batch(tmp_path):
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("2 epochs: ") == 1
-        assert list((tmp_path / name).glob("events.*"))
+        assert list((tmp_path / name).rglob("events.*"))
     one, two = (json.loads((tmp_path / n / "history.json").read_text()) for n in ("one", "two"))
     for a, b in zip(one, two, strict=True):
         assert a["train_loss"] == pytest.approx(b["train_loss"], rel=1e-4)

@@ -10,74 +10,54 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
 from rich.box import SIMPLE_HEAD
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tensorswitch.cli._app import (
-    Components,
-    Data,
-    DayFirst,
-    Decimal,
-    Id,
-    Ignore,
-    Sep,
-    Target,
-    Task,
-    app,
-    describe,
-    err,
-    load,
-    option,
-    out,
-    parameters,
-    reading,
-    say,
-    stoppable,
-    typer,
-)
+from tensorswitch.cli import _app as cli
 
 
-@app.command()
+@cli.app.command()
 def compare(
-    data: Data = "digits",
-    target: Target = None,
-    ignore: Ignore = None,
-    id_column: Id = None,
-    task: Task = None,
+    data: cli.Data = "digits",
+    target: cli.Target = None,
+    ignore: cli.Ignore = None,
+    id_column: cli.Id = None,
+    task: cli.Task = None,
     methods: Annotated[
-        str | None, option(metavar="NAMES", help="all, or some with commas [a few].")
+        str | None, cli.option(metavar="NAMES", help="all, or some with commas [a few].")
     ] = None,
     settings: Annotated[
         list[str] | None,
-        option("--set", metavar="LEARNER.NAME=VALUE", help="Parameter of a learner."),
+        cli.option("--set", metavar="LEARNER.NAME=VALUE", help="Parameter of a learner."),
     ] = None,
-    folds: Annotated[int | None, option(metavar="N", help="Cross-validate in N folds.")] = None,
-    repeats: Annotated[int, option(metavar="N", help="Draw the folds N times.")] = 1,
+    folds: Annotated[int | None, cli.option(metavar="N", help="Cross-validate in N folds.")] = None,
+    repeats: Annotated[int, cli.option(metavar="N", help="Draw the folds N times.")] = 1,
     group: Annotated[
-        str | None, option(metavar="COLUMN", help="Keeps its values within one fold.")
+        str | None, cli.option(metavar="COLUMN", help="Keeps its values within one fold.")
     ] = None,
     time_column: Annotated[
-        str | None, option("--time", metavar="COLUMN", help="Tests on later rows.")
+        str | None, cli.option("--time", metavar="COLUMN", help="Tests on later rows.")
     ] = None,
-    components: Components = None,
-    seed: Annotated[int, option(metavar="N", help="Seed of all learners.")] = 0,
+    components: cli.Components = None,
+    seed: Annotated[int, cli.option(metavar="N", help="Seed of all learners.")] = 0,
     folder: Annotated[
-        Path | None, option("--out", "-o", help="Folder; what is done there is kept.")
+        Path | None, cli.option("--out", "-o", help="Folder; what is done there is kept.")
     ] = None,
-    sep: Sep = None,
-    decimal: Decimal = None,
-    dayfirst: DayFirst = None,
+    sep: cli.Sep = None,
+    decimal: cli.Decimal = None,
+    dayfirst: cli.DayFirst = None,
 ) -> None:
     """Compare learners on your data; print a table and write report.html."""
     from tensorswitch._files import make_folder
     from tensorswitch.compare import compare as run
     from tensorswitch.compare import write_report
 
-    options = {"id_column": id_column, "task": task, **reading(sep, decimal, dayfirst)}
-    problem = load(data, target, [n for n in ignore or () if n != group], **options)
+    options = {"id_column": id_column, "task": task, **cli.reading(sep, decimal, dayfirst)}
+    problem = cli.load(data, target, [n for n in ignore or () if n != group], **options)
     given: dict[str, dict[str, Any]] = {}
-    for name, value in parameters(settings).items():
+    for name, value in cli.parameters(settings).items():
         learner, dot, parameter = name.partition(".")
         if not dot:
             raise ValueError(f"--set of compare needs LEARNER.NAME=VALUE, got {name!r}")
@@ -97,18 +77,18 @@ def compare(
     )
     folder = result.folder
     make_folder(folder)
-    say(describe(problem))
+    cli.say(cli.describe(problem))
     if components and problem.is_table:
-        say("  --components is not used: columns of tables are not projected")
+        cli.say("  --components is not used: columns of tables are not projected")
     if group:
-        say(f"  {group!r} keeps rows together and is not learned from")
+        cli.say(f"  {group!r} keeps rows together and is not learned from")
     _say_what_is_done(result.records, folder)
     advice = f"; run the same command again to resume from {folder}"
-    with stoppable(advice), _watching(result.records) as watch:
+    with cli.stoppable(advice), _watching(result.records) as watch:
         result.run(watch)
     _show(result)
     write_report(result, folder / "report.html", shlex.join(["tensorswitch", *sys.argv[1:]]))
-    say(f"Report: {folder / 'report.html'}")
+    cli.say(f"Report: {folder / 'report.html'}")
     own = next((r for r in result.ranked if result.model_path(r).exists()), None)
     if own is not None and data != problem.name:
         same = {"--target": problem.target_name, "--id": id_column, "--task": task}
@@ -122,7 +102,7 @@ def compare(
         if dayfirst is not None:
             words.append("--dayfirst" if dayfirst else "--monthfirst")
         command = ["train", "--data", data, *words, "--method", own.learner, "--out", "run"]
-        say(f"Next: tensorswitch {shlex.join(command)}; tensorswitch predict run NEW_FILE")
+        cli.say(f"Next: tensorswitch {shlex.join(command)}; tensorswitch predict run NEW_FILE")
     if result.failed:
         raise typer.Exit(1)
 
@@ -133,12 +113,12 @@ def _say_what_is_done(records: list[Any], folder: Path) -> None:
     if len(done) == len(records):
         dates = sorted(r.made.get("date", "")[:16].replace("T", " ") for r in done)
         when = f"an earlier run ({dates[-1]})"
-        say(f"All {len(done)} results are from {when}; delete {folder} to repeat it")
+        cli.say(f"All {len(done)} results are from {when}; delete {folder} to repeat it")
     elif done or any(r.results for r in records):
         many = f"{len(done)} of {len(records)} learners"
-        say(f"{many} are done in {folder}; continuing with the others")
+        cli.say(f"{many} are done in {folder}; continuing with the others")
     else:
-        say(f"Writing results to {folder}")
+        cli.say(f"Writing results to {folder}")
 
 
 @contextmanager
@@ -156,7 +136,7 @@ def _watching(records: list[Any]) -> Iterator[Callable[[str, int, int, str], Non
     ]
     labels = {r.learner: r.label for r in records}
     work = {r.learner: 0.0 for r in left}
-    with Progress(*columns, console=err, disable=not left) as bars:
+    with Progress(*columns, console=cli.err, disable=not left) as bars:
         whole = bars.add_task("all learners", total=len(left) or 1, note="")
         tasks: dict[str, Any] = {}
 
@@ -199,13 +179,13 @@ def _show(result: Any) -> None:
         table.add_column(name, justify=side, no_wrap=name != "note")
     for row in rows:
         table.add_row(*row)
-    out.print(table)
+    cli.out.print(table)
     for record in result.failed:
-        say(reason(record))
+        cli.say(reason(record))
     for record in result.ranked:
         if "always predicts" in record.note:
-            say(f"warning: {record.label} {record.note}, whatever the row")
-    out.print(conclusion(result), style="bold")
-    out.print(f"({how_measured(result)})")
+            cli.say(f"warning: {record.label} {record.note}, whatever the row")
+    cli.out.print(conclusion(result), style="bold")
+    cli.out.print(f"({how_measured(result)})")
     for name, text in legend(result).items():
-        out.print(f"  {name:4}{text}")
+        cli.out.print(f"  {name:4}{text}")

@@ -7,23 +7,12 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from tensorswitch.cli._app import (
-    DayFirst,
-    Decimal,
-    Sep,
-    Target,
-    app,
-    describe,
-    load,
-    out,
-    reading,
-    say,
-)
+from tensorswitch.cli import _app as cli
 
 data_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="List, download and inspect data sets."
 )
-app.add_typer(data_app, name="data")
+cli.app.add_typer(data_app, name="data")
 
 
 @data_app.command("list")
@@ -36,7 +25,7 @@ def data_list() -> None:
         place = "included in scikit-learn" if name == "digits" else datasets.found(name)
         where = str(place) if place else ", ".join(map(str, datasets.folders(name)))
         table.add_row(name, "yes" if place else "no", where)
-    out.print(table)
+    cli.out.print(table)
 
 
 @data_app.command("fetch")
@@ -49,25 +38,25 @@ def data_fetch(
     """Download a data set, verify its checksums and print its location."""
     from tensorswitch import datasets
 
-    say(f"{name} is in {datasets.fetch(name, extra=extra)}")
+    cli.say(f"{name} is in {datasets.fetch(name, extra=extra)}")
 
 
 @data_app.command("info")
 def data_info(
     name: Annotated[str, typer.Argument(help="Name of a data set or path of your own.")],
-    target: Target = None,
-    sep: Sep = None,
-    decimal: Decimal = None,
-    dayfirst: DayFirst = None,
+    target: cli.Target = None,
+    sep: cli.Sep = None,
+    decimal: cli.Decimal = None,
+    dayfirst: cli.DayFirst = None,
 ) -> None:
     """Show the size and shape of a data set and the rows of each class."""
     import numpy as np
 
-    problem = load(name, target, **reading(sep, decimal, dayfirst))
-    say(describe(problem))
+    problem = cli.load(name, target, **cli.reading(sep, decimal, dayfirst))
+    cli.say(cli.describe(problem))
     if problem.class_names is None:
         least, middle, most = np.quantile(problem.target, [0, 0.5, 1])
-        say(f"{problem.target_name}: {least:.10g} to {most:.10g}, median {middle:.10g}")
+        cli.say(f"{problem.target_name}: {least:.10g} to {most:.10g}, median {middle:.10g}")
         return
     table = Table("class", "training", "test")
     counts = [
@@ -76,4 +65,4 @@ def data_info(
     ]
     for label, *rows in zip(problem.class_names, *counts, strict=True):
         table.add_row(label, *map(str, rows))
-    out.print(table)
+    cli.out.print(table)

@@ -8,53 +8,33 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from tensorswitch.cli._app import (
-    Components,
-    Data,
-    DayFirst,
-    Decimal,
-    Id,
-    Ignore,
-    Sep,
-    Set,
-    Target,
-    Task,
-    app,
-    describe,
-    err,
-    load,
-    measures,
-    option,
-    out,
-    parameters,
-    reading,
-    say,
-    stoppable,
-)
+from tensorswitch.cli import _app as cli
 
 MODEL = "model.safetensors"
 MOST_CLASSES = 20  # of a confusion matrix in the terminal
 
 
-@app.command()
+@cli.app.command()
 def train(
-    data: Data = "digits",
-    target: Target = None,
-    ignore: Ignore = None,
-    id_column: Id = None,
-    task: Task = None,
+    data: cli.Data = "digits",
+    target: cli.Target = None,
+    ignore: cli.Ignore = None,
+    id_column: cli.Id = None,
+    task: cli.Task = None,
     method: Annotated[
-        str, option(metavar="LEARNER", help="One of those of compare [kernel-ridge].")
+        str, cli.option(metavar="LEARNER", help="One of those of compare [kernel-ridge].")
     ] = "kernel-ridge",
-    settings: Set = None,
+    settings: cli.Set = None,
     holdout: Annotated[
         bool, typer.Option("--holdout", help="Do not fit again to the rows tested on.")
     ] = False,
-    components: Components = None,
-    folder: Annotated[Path, option("--out", "-o", help="Folder of the model [run].")] = Path("run"),
-    sep: Sep = None,
-    decimal: Decimal = None,
-    dayfirst: DayFirst = None,
+    components: cli.Components = None,
+    folder: Annotated[Path, cli.option("--out", "-o", help="Folder of the model [run].")] = Path(
+        "run"
+    ),
+    sep: cli.Sep = None,
+    decimal: cli.Decimal = None,
+    dayfirst: cli.DayFirst = None,
 ) -> None:
     """Train a model, test it on three tenths of the rows, and fit it to all of them.
 
@@ -64,26 +44,26 @@ def train(
     from tensorswitch.compare import train as run
     from tensorswitch.compare._report import seconds
 
-    given = parameters(settings)
-    options = {"id_column": id_column, "task": task, **reading(sep, decimal, dayfirst)}
-    problem = load(data, target, ignore or (), **options)
-    say(describe(problem))
+    given = cli.parameters(settings)
+    options = {"id_column": id_column, "task": task, **cli.reading(sep, decimal, dayfirst)}
+    problem = cli.load(data, target, ignore or (), **options)
+    cli.say(cli.describe(problem))
     if components and problem.is_table:
-        say("  --components is not used: columns of tables are not projected")
+        cli.say("  --components is not used: columns of tables are not projected")
     before = (folder / MODEL).exists()
-    with stoppable(), progress_bar(method, err.is_terminal):
+    with cli.stoppable(), progress_bar(method, cli.err.is_terminal):
         _, result = run(
             problem, method, folder, holdout=holdout, settings=given, components=components
         )
     train_rows, test_rows = problem.split()
     note = f" ({result.note})" if result.note else ""
-    say(
-        f"{method}{note}: {measures(result.metrics)} on {len(test_rows):,} test rows, "
+    cli.say(
+        f"{method}{note}: {cli.measures(result.metrics)} on {len(test_rows):,} test rows, "
         f"fitted to {len(train_rows):,} in {seconds(result.fit_seconds)} s"
     )
     if not holdout:
-        say(f"Fitted again to all {len(problem):,} rows")
-    say(f"Model: {folder / MODEL}" + (", in place of an earlier one" if before else ""))
+        cli.say(f"Fitted again to all {len(problem):,} rows")
+    cli.say(f"Model: {folder / MODEL}" + (", in place of an earlier one" if before else ""))
 
 
 Model = Annotated[
@@ -98,15 +78,15 @@ Rows = Annotated[
 ]
 
 
-@app.command()
+@cli.app.command()
 def predict(
     model: Model,
     data: Rows,
     target: Annotated[
-        Path | None, option("--out", "-o", help="CSV file for the predictions.")
+        Path | None, cli.option("--out", "-o", help="CSV file for the predictions.")
     ] = None,
-    id_column: Id = None,
-    sep: Sep = None,
+    id_column: cli.Id = None,
+    sep: cli.Sep = None,
 ) -> None:
     """Predict the rows of a file, in their order, with probabilities or intervals."""
     if target is not None:
@@ -114,26 +94,26 @@ def predict(
     found, rows = _predictions(model, data, id_column, sep)
     if found.truth is not None:
         error = "" if found.class_names is None else f"error {100 * found.error:.2f} %"
-        say(f"{len(found)} {rows.what}: {error or measures(found.metrics())}")
+        cli.say(f"{len(found)} {rows.what}: {error or cli.measures(found.metrics())}")
     if target is not None:
         found.save(target, rows.ids, rows.id_name)
-        say(f"Predictions: {target}")
+        cli.say(f"Predictions: {target}")
     elif found.truth is None:
         for label in found.columns()[("prediction" if found.class_names is None else "label")]:
-            say(label)
+            cli.say(label)
 
 
-@app.command()
-def evaluate(model: Model, data: Rows, sep: Sep = None) -> None:
+@cli.app.command()
+def evaluate(model: Model, data: Rows, sep: cli.Sep = None) -> None:
     """Measure a model on the rows of a file that has the target."""
     found, rows = _predictions(model, data, None, sep, need_truth=True)
     metrics = found.metrics()
-    say(f"{len(found)} {rows.what}: {measures(metrics)}")
+    cli.say(f"{len(found)} {rows.what}: {cli.measures(metrics)}")
     if found.class_names is None:
         return
     names = [*found.class_names, *found.unknown]
     if len(names) > MOST_CLASSES:
-        say(f"(no confusion matrix of {len(names)} classes)")
+        cli.say(f"(no confusion matrix of {len(names)} classes)")
         return
     table = Table(title="rows by right class (down) and predicted class (across)")
     for name in ("", *found.class_names, "right, %"):
@@ -142,7 +122,7 @@ def evaluate(model: Model, data: Rows, sep: Sep = None) -> None:
         counts = metrics["confusion"][i]
         share = f"{100 * counts[i] / sum(counts):.1f}" if sum(counts) else "–"
         table.add_row(name, *(str(n) for n in counts[: len(found.class_names)]), share)
-    out.print(table)
+    cli.out.print(table)
 
 
 def _check_output(target: Path, model: Path, data: str) -> None:
@@ -164,9 +144,9 @@ def _predictions(
     if need_truth and found.truth is None:
         raise ValueError(f"{data} does not have the target in every row; use `predict` instead")
     for note in rows.notes:
-        err.print(f"note: {note}", soft_wrap=True)
+        cli.err.print(f"note: {note}", soft_wrap=True)
     if found.unknown:
-        err.print(
+        cli.err.print(
             f"note: the model does not know the classes {', '.join(found.unknown)} of {data}; "
             "their rows count as errors",
             soft_wrap=True,

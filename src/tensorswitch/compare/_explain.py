@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from tensorswitch.compare._metrics import Predictions, number
-from tensorswitch.compare._predictor import Predictor, RawImages
+from tensorswitch.compare._predictor import Predictor
 from tensorswitch.compare._problem import Problem
-from tensorswitch.explain import Explanation, explain
 
 EXAMPLES = 6  # half of them right and half of them wrong, if there are enough
 ROWS = 1_000  # test rows among which examples are chosen
@@ -35,36 +34,6 @@ class Example:
     against: np.ndarray | None
 
 
-def explain_rows(predictor: Predictor, rows: Any) -> Explanation:
-    """Return what each column, or each pixel, contributes to the outputs; shares add up to them."""
-    x = predictor.encoder(rows)
-    found = explain(predictor.model, x)
-    if predictor.is_table:
-        return found.grouped(predictor.encoder.sources, len(predictor.encoder.columns))
-    if isinstance(predictor.encoder, RawImages):
-        return found
-    return _in_pixels(predictor.encoder, rows, x, found)
-
-
-def _in_pixels(
-    preparation: Any, rows: np.ndarray, x: np.ndarray, found: Explanation
-) -> Explanation:
-    """Divide the contribution of each principal component among the pixels it is made of."""
-    shape = (*found.constant.shape, *preparation.mean.shape)
-    shares = found.contributions
-    if preparation.basis is not None:
-        pixels = preparation._replace(basis=None, flat=True)(rows)
-        known = np.abs(x[:, None]) > 1e-30
-        slopes = np.divide(shares, x[:, None], out=np.zeros_like(shares), where=known)
-        shares = (slopes @ preparation.basis.T) * pixels[:, None]
-    shares = shares.reshape(shape)
-    if rows.ndim == 4:  # without the margin that the preparation has added, which is zero
-        height, width = rows.shape[-2:]
-        top, left = (shares.shape[-2] - height) // 2, (shares.shape[-1] - width) // 2
-        shares = shares[..., top : top + height, left : left + width]
-    return Explanation(shares, found.constant)
-
-
 def examples(
     predictor: Predictor, problem: Problem, test: np.ndarray
 ) -> tuple[list[Example], np.ndarray]:
@@ -80,8 +49,8 @@ def examples(
     total: Any = 0.0
     for start in range(0, len(test), BLOCK):  # with many classes, all rows would take gigabytes
         part = test[start : start + BLOCK]
-        total = total + len(part) * explain_rows(predictor, take(problem, part)).importance
-    found = explain_rows(predictor, take(problem, test[chosen]))
+        total = total + len(part) * predictor.explain(take(problem, part)).importance
+    found = predictor.explain(take(problem, test[chosen]))
     made = [
         _example(problem, predictor, predictions, found.contributions[i], int(test[place]), place)
         for i, place in enumerate(chosen)

@@ -31,7 +31,7 @@ from tensorswitch.compare._problem import Parts, Problem
 from tensorswitch.linear._calibration import Calibration
 
 MANY_FEATURES, COMPONENTS = 128, 64  # images of more pixels are projected
-VALIDATION, FEWEST = 0.2, 50  # share for a search; with fewer training rows nothing is searched
+VALIDATION, FEWEST, MOST = 0.2, 50, 5_000  # share of the rows for a search, and for how many
 
 
 @dataclass
@@ -71,11 +71,11 @@ def fit_learner(
         rows = [RawImages()(problem.rows[places]) for places in split]
         parts = Parts(rows[0], parts.train_target, rows[1], parts.test_target, RawImages())
     x, y = parts.train, parts.train_target
-    chosen, notes = np.arange(len(y)), []
+    notes = []
     if learner.most_rows is not None and len(y) > learner.most_rows:
-        chosen = np.random.default_rng(0).permutation(len(y))[: learner.most_rows]
         notes.append(f"learned from {learner.most_rows:,} of {len(y):,} rows")
-    x, y = x[np.sort(chosen)], y[np.sort(chosen)]
+        chosen = np.sort(np.random.default_rng(0).permutation(len(y))[: learner.most_rows])
+        x, y = x[chosen], y[chosen]
     model = learner.build(Setting(problem.task, len(y), problem.is_image, seed), given)
     start = time.perf_counter()
     with warnings.catch_warnings():
@@ -83,7 +83,7 @@ def fit_learner(
         if found := _search(learner, model, x, y, given):
             notes.insert(0, ", ".join(f"{k} {v:g}" for k, v in found.items()))
         model.fit(x, y)
-    seconds = time.perf_counter() - start
+    result = Result({}, time.perf_counter() - start, 0.0, "; ".join(notes))
     shape: dict[str, Any] = {}
     if not problem.is_table:
         shape = {"row_shape": problem.rows.shape[1:], "row_type": str(problem.rows.dtype)}
@@ -97,7 +97,6 @@ def fit_learner(
         target_written=problem.target_written,
         **shape,
     )
-    result = Result({}, seconds, 0.0, "; ".join(notes))
     _measure(predictor, result, parts)
     return predictor, result
 
@@ -107,7 +106,7 @@ def _search(
 ) -> dict[str, Any]:
     """Choose and set parameters by validation; return them if there was a choice."""
     grid, counts = learner.search, np.bincount(y) if y.dtype.kind == "i" else None
-    if not grid or not FEWEST <= len(y) <= learner.search_rows or {*grid} & {*given}:
+    if not grid or not FEWEST <= len(y) <= MOST or {*grid} & {*given}:
         return {}
     if counts is not None and (counts[counts > 0] < 2).any():
         return {}  # a class of one row could only be held out

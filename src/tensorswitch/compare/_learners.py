@@ -69,9 +69,7 @@ class Learner:
     most_rows : int or None, default=None
         How many rows it learns from at most.
     search : mapping of str to tuple, default={}
-        Parameters that are chosen among some values by validation, if none of them is given.
-    search_rows : int, default=5000
-        With more rows than these, nothing is searched.
+        Parameters that are chosen by validation, if none is given and there are at most 5,000 rows.
 
     Examples
     --------
@@ -89,7 +87,6 @@ class Learner:
     images: bool = False
     most_rows: int | None = None
     search: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    search_rows: int = 5_000
 
     @classmethod
     def of(cls, name: str, estimator: Any) -> Learner:

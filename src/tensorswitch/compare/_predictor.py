@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from tensorswitch import persistence
 from tensorswitch.compare._metrics import Predictions
+from tensorswitch.explain import Explanation, explain
 from tensorswitch.linear._calibration import Calibration
 from tensorswitch.persistence import saved_as
 
@@ -160,6 +161,46 @@ class Predictor(_Saved):
             unit = deviations if self.interval.scaled and deviations is not None else 1.0
             low, high = values + self.interval.low * unit, values + self.interval.high * unit
         return Predictions(None, values=values, low=low, high=high)
+
+    def explain(self, rows: Any) -> Explanation:
+        """Return what each column, or each pixel, contributes to the outputs of the model.
+
+        Parameters
+        ----------
+        rows : table or ndarray
+            Raw rows.
+
+        Returns
+        -------
+        Explanation
+            Contributions of shape (rows, outputs, columns) or (rows, outputs, ...) with the axes
+            of an image, which add up with the constant to the outputs.
+
+        Raises
+        ------
+        TypeError
+            If the model has no exact explanation.
+        """
+        x = self.encoder(rows)
+        found = explain(self.model, x)
+        if self.is_table:
+            return found.grouped(self.encoder.sources, len(self.encoder.columns))
+        return found if isinstance(self.encoder, RawImages) else self._in_pixels(rows, x, found)
+
+    def _in_pixels(self, rows: np.ndarray, x: np.ndarray, found: Explanation) -> Explanation:
+        """Divide the contribution of each principal component among the pixels it is made of."""
+        shares, basis = found.contributions, self.encoder.basis
+        if basis is not None:
+            pixels = self.encoder._replace(basis=None, flat=True)(rows)
+            known = np.abs(x[:, None]) > 1e-30
+            slopes = np.divide(shares, x[:, None], out=np.zeros_like(shares), where=known)
+            shares = (slopes @ basis.T) * pixels[:, None]
+        shares = shares.reshape(*found.constant.shape, *self.encoder.mean.shape)
+        if rows.ndim == 4:  # without the margin that the preparation has added, which is zero
+            height, width = rows.shape[-2:]
+            top, left = (shares.shape[-2] - height) // 2, (shares.shape[-1] - width) // 2
+            shares = shares[..., top : top + height, left : left + width]
+        return Explanation(shares, found.constant)
 
     def _classes(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Return predicted classes, and probabilities with a column for each class there is."""
