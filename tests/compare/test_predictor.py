@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from tensorswitch.compare import Predictor, load_predictor, predict_rows, train
+from tensorswitch.compare import (
+    Predictions,
+    Predictor,
+    Problem,
+    load_predictor,
+    predict_rows,
+    train,
+)
 from tensorswitch.datasets import load
 from tensorswitch.estimators import TSRidgeClassifier, save_estimator
 from tensorswitch.models import mlp, save_model
