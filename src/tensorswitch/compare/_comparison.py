@@ -83,8 +83,10 @@ def _column(problem: Problem, name: str) -> np.ndarray:
     if name in problem.rows.columns:
         values = problem.rows[name].to_numpy()
         return values if values.dtype.kind in "fiubM" else values.astype(str)
-    if name in problem.ignored:  # it counts the rows, so they are in its order
+    if f"{name!r} numbers the rows and is left out" in problem.notes:
         return np.arange(len(problem))
+    if name in problem.ignored:
+        raise ValueError(f"{name!r} is left out of the rows, so it cannot divide them")
     known = ", ".join(map(str, problem.rows.columns))
     raise ValueError(f"{problem.name} has no column {name!r}; expected one of {known}")
 
@@ -225,7 +227,7 @@ class Comparison:
     folder : Path
         Where the records are, with the models of the first split in ``models``.
     about : dict
-        Settings: ``components``, ``seed``, and parameters by name of the learner.
+        ``components``, ``seed`` and, by name of the learner, ``settings``.
     how : str
         How the rows were divided, if there are several splits.
 
@@ -293,7 +295,7 @@ class Comparison:
     def _run(
         self, record: Record, tell: Callable[[int, int, str], None], encoded: dict[int, Parts]
     ) -> None:
-        learner, given = self.learners[record.learner], self.about.get(record.learner, {})
+        learner, given = self.learners[record.learner], self.about["settings"].get(record.learner, {})
         record.failure = None
         for fold in range(len(record.results), record.folds):
             try:
@@ -422,7 +424,7 @@ def compare(
         stem = f"{problem.name}-{word}-{hashlib.blake2b(key, digest_size=6).hexdigest()}"
         empty = Record(stem, name, learner.label, learner.about, learner.own, of, len(splits))
         records.append(empty.read(folder))
-    result = Comparison(problem, chosen, records, splits, folder, {**about, **given}, how)
+    result = Comparison(problem, chosen, records, splits, folder, {**about, "settings": given}, how)
     if run:
         result.run()
     return result
