@@ -295,7 +295,10 @@ class Comparison:
     def _run(
         self, record: Record, tell: Callable[[int, int, str], None], encoded: dict[int, Parts]
     ) -> None:
-        learner, given = self.learners[record.learner], self.about["settings"].get(record.learner, {})
+        learner, given = (
+            self.learners[record.learner],
+            self.about["settings"].get(record.learner, {}),
+        )
         record.failure = None
         for fold in range(len(record.results), record.folds):
             try:

@@ -185,7 +185,9 @@ def write_report(comparison: Comparison, path: str | Path, command: str = "") ->
         explained=_explained(comparison) if draws else None,
         missing="" if draws else MISSING,
         command=command,
-        settings=", ".join(f"{name} {value}" for name, value in comparison.about.items() if value not in (None, {})),
+        settings=", ".join(
+            f"{name} {value}" for name, value in comparison.about.items() if value not in (None, {})
+        ),
         machine=f"{datetime.date.today().isoformat()}, {where}, torch {about['torch']}, "
         f"Python {about['python']}",
     )
