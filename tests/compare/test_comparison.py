@@ -11,7 +11,15 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from tensorswitch.compare import LEARNERS, Problem, compare, load_problem, train, write_report
+from tensorswitch.compare import (
+    LEARNERS,
+    Problem,
+    compare,
+    load_predictor,
+    load_problem,
+    train,
+    write_report,
+)
 from tensorswitch.estimators import TSRidgeClassifier
 
 BASELINES = {"majority", "mean"}
@@ -95,7 +103,7 @@ def test_any_estimator_can_be_compared(tmp_path):
     assert "KNeighborsRegressor, as it was given" in found.records[1].about
     ours = compare("digits", {"few gates": TSRidgeClassifier(4)}, tmp_path)
     assert ours.records[1].own
-    assert ours.model_path(ours.records[1]).exists()
+    assert load_predictor(tmp_path / "models" / f"{ours.records[1].name}.safetensors").encoder
 
 
 def test_all_learners_fit_numbers_and_classes(tmp_path):

@@ -53,6 +53,7 @@ def compare(
     from tensorswitch._files import make_folder
     from tensorswitch.compare import compare as run
     from tensorswitch.compare import write_report
+    from tensorswitch.compare._comparison import model_path
 
     options = {"id_column": id_column, "task": task, **cli.reading(sep, decimal, dayfirst)}
     problem = cli.load(data, target, [n for n in ignore or () if n != group], **options)
@@ -89,7 +90,7 @@ def compare(
     _show(result)
     write_report(result, folder / "report.html", shlex.join(["tensorswitch", *sys.argv[1:]]))
     cli.say(f"Report: {folder / 'report.html'}")
-    own = next((r for r in result.ranked if result.model_path(r).exists()), None)
+    own = next((r for r in result.ranked if model_path(folder, r).exists()), None)
     if own is not None and data != problem.name:
         same = {"--target": problem.target_name, "--id": id_column, "--task": task}
         same |= {"--sep": sep, "--decimal": decimal}

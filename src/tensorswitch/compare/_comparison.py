@@ -26,7 +26,7 @@ from sklearn import model_selection
 from tensorswitch._checks import check_positive, check_seed
 from tensorswitch._files import make_folder, only_one, write_text
 from tensorswitch.compare._fitting import Result, default_components, fit_learner
-from tensorswitch.compare._learners import BASELINES, Learner, Setting, chosen_learners
+from tensorswitch.compare._learners import BASELINES, Learner, Setting, build, chosen_learners
 from tensorswitch.compare._predictor import can_save
 from tensorswitch.compare._problem import Parts, Problem, load_problem
 
@@ -128,11 +128,8 @@ class Record:
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             self.results = [Result(**entry) for entry in content["results"]]
-            for result in self.results:  # R² of equal targets is not defined
-                known = result.metrics.items()
-                result.metrics = {k: math.nan if v is None else v for k, v in known}
-                if not isinstance(result.metrics["error"], float | int):
-                    raise TypeError("errors must be numbers")
+            if not all(isinstance(r.metrics["error"], float | int) for r in self.results):
+                raise TypeError("errors must be numbers")
             self.made = dict(content["made"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(
@@ -145,12 +142,7 @@ class Record:
         """Write the record, atomically."""
         now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         self.made = {"date": now, **machine()}
-        content = asdict(self)
-        for result in content["results"]:
-            metrics = result["metrics"].items()
-            bad = {k: None for k, v in metrics if isinstance(v, float) and not math.isfinite(v)}
-            result["metrics"].update(bad)
-        write_text(folder / f"{self.name}.json", json.dumps(content))
+        write_text(folder / f"{self.name}.json", json.dumps(asdict(self)))
 
     @property
     def complete(self) -> bool:
@@ -207,7 +199,12 @@ class Record:
             return ""
         if "r2" in self.results[0].metrics:
             return f"R² {self.mean('r2'):.3f}"
-        return f"test error {100 * self.mean('error'):.2f} %"
+        return f"{100 * self.mean('error'):.1f} % error"
+
+
+def model_path(folder: Path, record: Record) -> Path:
+    """Return where the model of the first split is, if it is of this library."""
+    return folder / MODELS / f"{record.name}.safetensors"
 
 
 @dataclass
@@ -259,21 +256,6 @@ class Comparison:
         """The records of learners that failed."""
         return [r for r in self.records if r.failure is not None]
 
-    def model_path(self, record: Record) -> Path:
-        """Return the path of the model of the first split.
-
-        Parameters
-        ----------
-        record : Record
-            One of the records.
-
-        Returns
-        -------
-        Path
-            A file for :func:`load_predictor`; it exists for learners of this library.
-        """
-        return self.folder / MODELS / f"{record.name}.safetensors"
-
     def run(self, watch: Watch | None = None) -> None:
         """Run what is not done, writing each record after each fold.
 
@@ -295,10 +277,7 @@ class Comparison:
     def _run(
         self, record: Record, tell: Callable[[int, int, str], None], encoded: dict[int, Parts]
     ) -> None:
-        learner, given = (
-            self.learners[record.learner],
-            self.about["settings"].get(record.learner, {}),
-        )
+        given = self.about["settings"].get(record.learner, {})
         record.failure = None
         for fold in range(len(record.results), record.folds):
             try:
@@ -307,7 +286,7 @@ class Comparison:
                     encoded[fold] = self.problem.parts(*self.splits[fold], components)
                 predictor, result = fit_learner(
                     record.learner,
-                    learner,
+                    self.learners[record.learner],
                     self.problem,
                     self.splits[fold],
                     given,
@@ -315,7 +294,7 @@ class Comparison:
                     encoded[fold],
                 )
                 if fold == 0 and can_save(predictor.model):
-                    predictor.save(self.model_path(record))
+                    predictor.save(model_path(self.folder, record))
             except Exception as reason:
                 record.failure = f"{type(reason).__name__}: {reason}"
                 record.write(self.folder)
@@ -420,7 +399,7 @@ def compare(
     same = {"data": problem.fingerprint, "splits": digest.hexdigest(), **about}
     records = []
     for name, learner in chosen.items():
-        parameters = learner.build(setting, given.get(name, {})).get_params()
+        parameters = build(learner, setting, given.get(name, {})).get_params()
         of = {**same, "parameters": {k: repr(v) for k, v in parameters.items()}}
         key = json.dumps([name, of, len(splits)], sort_keys=True).encode()
         word = "".join(c if c.isalnum() or c in "-+" else "_" for c in name)

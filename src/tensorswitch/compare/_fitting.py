@@ -16,7 +16,15 @@ from sklearn.model_selection import GridSearchCV, ShuffleSplit, StratifiedShuffl
 
 from tensorswitch._checks import check_positive, check_seed
 from tensorswitch._files import make_folder, only_one
-from tensorswitch.compare._learners import BASELINES, LEARNERS, Learner, Setting, innermost, named
+from tensorswitch.compare._learners import (
+    BASELINES,
+    LEARNERS,
+    Learner,
+    Setting,
+    build,
+    innermost,
+    named,
+)
 from tensorswitch.compare._metrics import classification_metrics, regression_metrics
 from tensorswitch.compare._predictor import (
     MODEL,
@@ -76,7 +84,7 @@ def fit_learner(
         notes.append(f"learned from {learner.most_rows:,} of {len(y):,} rows")
         chosen = np.sort(np.random.default_rng(0).permutation(len(y))[: learner.most_rows])
         x, y = x[chosen], y[chosen]
-    model = learner.build(Setting(problem.task, len(y), problem.is_image, seed), given)
+    model = build(learner, Setting(problem.task, len(y), problem.is_image, seed), given)
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # defaults that do not converge are the user's defaults
@@ -204,7 +212,7 @@ def train(
     known = named(name, problem) if isinstance(learner, str) else Learner.of(name, learner)
     seed, given = check_seed(seed), dict(settings or {})
     setting = Setting(problem.task, len(problem), problem.is_image, seed)
-    if folder is not None and not can_save(known.build(setting, given)):
+    if folder is not None and not can_save(build(known, setting, given)):
         own = ", ".join(n for n, one in LEARNERS.items() if one.own and problem.task in one.tasks)
         raise TypeError(
             f"{known.label} cannot be saved without pickle; compare it with others, or use one of "

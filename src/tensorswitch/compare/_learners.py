@@ -95,31 +95,19 @@ class Learner:
         own = kind.__module__.startswith("tensorswitch.")
         return cls(name, f"{kind.__name__}, as it was given", lambda _: clone(estimator), own)
 
-    def build(self, setting: Setting, given: Mapping[str, Any]) -> Any:
-        """Return an unfitted estimator.
 
-        Parameters
-        ----------
-        setting : Setting
-            What its defaults depend on.
-        given : mapping of str to object
-            Parameters of the estimator, or of the last step of a pipeline.
-
-        Returns
-        -------
-        estimator
-            The estimator.
-        """
-        model = self.make(setting)
-        known = [n for n in innermost(model).get_params() if "__" not in n]
-        for name in given:
-            if name.split("__")[0] not in known:
-                close = get_close_matches(name, known, n=3)
-                hint = f"did you mean {' or '.join(close)}?" if close else ""
-                hint = hint or f"expected one of {', '.join(known)}"
-                raise ValueError(f"{self.label} has no parameter {name!r}; {hint}")
-        innermost(model).set_params(**given)
-        return model
+def build(learner: Learner, setting: Setting, given: Mapping[str, Any]) -> Any:
+    """Return an unfitted estimator with some parameters of its last step."""
+    model = learner.make(setting)
+    known = [n for n in innermost(model).get_params() if "__" not in n]
+    for name in given:
+        if name.split("__")[0] not in known:
+            close = get_close_matches(name, known, n=3)
+            hint = f"did you mean {' or '.join(close)}?" if close else ""
+            hint = hint or f"expected one of {', '.join(known)}"
+            raise ValueError(f"{learner.label} has no parameter {name!r}; {hint}")
+    innermost(model).set_params(**given)
+    return model
 
 
 def innermost(estimator: Any) -> Any:
@@ -163,30 +151,21 @@ def _network(label: str, kind: str, about: str) -> Learner:
 
 
 def _scikit(
-    module: str, classifier: str, regressor: str, scaled: bool = False, **options: Any
+    module: str, classifier: str, regressor: str | None = None, **options: Any
 ) -> Callable[[Setting], Any]:
-    """Return a maker of an estimator of scikit-learn, for ``scaled`` targets if it needs them."""
+    """Return a maker of an estimator of scikit-learn."""
+    regressor = regressor or classifier.replace("Classifier", "Regressor")
 
     def make(setting: Setting) -> Any:
         name = classifier if setting.task == "classification" else regressor
         kind = getattr(import_module(f"sklearn.{module}"), name)
-        known = signature(kind).parameters
-        given = {"random_state": setting.seed, "n_jobs": -1 if module == "ensemble" else None}
-        given = {k: v for k, v in {**given, **options}.items() if k in known and v is not None}
-        model = kind(**given)
-        if scaled and setting.task == "regression":
+        given = {**options, "random_state": setting.seed}
+        model = kind(**{k: v for k, v in given.items() if k in signature(kind).parameters})
+        if name in ("SVR", "MLPRegressor"):  # their defaults are for targets of unit deviation
             return TransformedTargetRegressor(model, transformer=StandardScaler())
         return model
 
     return make
-
-
-def _defaults(label: str, *names: str, default: bool = False, **options: Any) -> Learner:
-    """Return a learner of scikit-learn with its defaults."""
-    module, classifier, regressor = names
-    make = _scikit(module, classifier, regressor, scaled=module in ("svm", "neural_network"))
-    about = f"{classifier} or {regressor} of scikit-learn, with its defaults"
-    return Learner(label, about, make, default=default, **options)
 
 
 def _machine(label: str, kernel: str, of: str) -> Learner:
@@ -203,32 +182,27 @@ def _machine(label: str, kernel: str, of: str) -> Learner:
     )
 
 
-_dummy = _scikit("dummy", "DummyClassifier", "DummyRegressor")
-_linear = _scikit(
-    "linear_model", "LogisticRegression", "RidgeCV", max_iter=2000, alphas=np.logspace(-3, 4, 15)
-)
+_penalised = {"max_iter": 2000, "alphas": np.logspace(-3, 4, 15)}
+_linear = _scikit("linear_model", "LogisticRegression", "RidgeCV", **_penalised)
+_dummy = _scikit("dummy", "DummyClassifier")
+_forest = _scikit("ensemble", "RandomForestClassifier", n_jobs=-1)
+_boosting = _scikit("ensemble", "HistGradientBoostingClassifier")
+_svm = _scikit("svm", "SVC", "SVR")
+_mlp = _scikit("neural_network", "MLPClassifier")
 _shares = "no learning: the most frequent class, with the shares of all classes as probabilities"
-_regression = (
-    "logistic or ridge regression of scikit-learn, the latter with a cross-validated penalty"
-)
+_cv = "logistic regression, or ridge regression with a cross-validated penalty, of scikit-learn"
 _kernels = "kernel ridge regression with the kernels of wide networks, chosen by leave-one-out"
 _patches = "one-pass ridge regression on gated patches of the images"
 _copies = "one-pass ridge regression on the copies of random gates"
-_boosting = ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor")
+_usual = "of scikit-learn, with its defaults"
 
 BASELINES = ("majority", "mean")
 LEARNERS: dict[str, Learner] = {
     "majority": Learner("most frequent class", _shares, _dummy, tasks=TASKS[:1]),
     "mean": Learner("mean of the target", "no learning", _dummy, tasks=TASKS[1:]),
-    "linear": Learner("linear model", _regression, _linear, default=True),
-    "forest": _defaults(
-        "random forest",
-        "ensemble",
-        "RandomForestClassifier",
-        "RandomForestRegressor",
-        default=True,
-    ),
-    "boosting": _defaults("boosting", "ensemble", *_boosting, default=True),
+    "linear": Learner("linear model", _cv, _linear, default=True),
+    "forest": Learner("random forest", f"forest {_usual}", _forest, default=True),
+    "boosting": Learner("boosting", f"gradient boosting {_usual}", _boosting, default=True),
     "kernel-ridge": _own("TS kernel ridge", _kernels, "TSKernelRidge", default=True),
     "rr": _own("TS ridge", _copies, "TSRidge", default=True),
     "conv-rr": _own("TS convolution", _patches, "TSConvRidge", images=True, default=True),
@@ -237,10 +211,10 @@ LEARNERS: dict[str, Learner] = {
     "ts-ibp-lrc": _network("MLP TS IBP-LRC", "ts-ibp-lrc", "a TS network with learned gates"),
     "ts-ibp": _network("MLP TS IBP", "ts-ibp", "a TS network without compression"),
     "ss+ts": _network("MLP SS + TS", "ss+ts", "units pass on both activations and copies"),
-    "svm": _defaults("SVM RBF", "svm", "SVC", "SVR", most_rows=SVM_ROWS),
+    "svm": Learner("SVM RBF", f"support vectors {_usual}", _svm, most_rows=SVM_ROWS),
     "svm-ss": _machine("SVM SS", "ss", "ReLU"),
     "svm-ts": _machine("SVM TS", "ts", "TS"),
-    "mlp": _defaults("MLP sklearn", "neural_network", "MLPClassifier", "MLPRegressor"),
+    "mlp": Learner("MLP sklearn", f"multi-layer perceptron {_usual}", _mlp),
 }
 
 

@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tensorswitch._files import write_text
-from tensorswitch.compare._comparison import Comparison, Record, machine
+from tensorswitch.compare._comparison import Comparison, Record, machine, model_path
 from tensorswitch.compare._explain import Example, examples
 from tensorswitch.compare._learners import LEGEND
 from tensorswitch.compare._metrics import number
@@ -88,12 +88,6 @@ def seconds(value: float) -> str:
     return f"{value:.2f}" if value < 0.995 else f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
 
 
-def _score(record: Record) -> str:
-    if "r2" in record.results[0].metrics:
-        return f"R² {record.mean('r2'):.3f}"
-    return f"{100 * record.error:.1f} % error"
-
-
 def conclusion(comparison: Comparison) -> str:
     """Say which learner is best, how good it is and how long it took, and the best of the rest."""
     done = [r for r in comparison.ranked if r.complete and not math.isnan(r.error)]
@@ -103,13 +97,13 @@ def conclusion(comparison: Comparison) -> str:
     best, baseline = learned[0], next((r for r in done if r.baseline), None)
     if baseline is not None and baseline.error - best.error <= _uncertainty(best, baseline):
         what = baseline.label.replace("most", "always the most").replace("mean", "always the mean")
-        return f"No learner is better than predicting {what}: {_score(baseline)}."
-    text = f"{best.label} is best: {_score(best)} in {seconds(best.seconds)} s"
+        return f"No learner is better than predicting {what}: {baseline.summary}."
+    text = f"{best.label} is best: {best.summary} in {seconds(best.seconds)} s"
     rival = next((r for r in learned[1:] if r.own != best.own), None)
     if rival is None:
         return text + "."
     whose = rival.label if best.own else f"{rival.label}, the best of this library,"
-    text += f"; {whose} {_score(rival)} in {seconds(rival.seconds)} s"
+    text += f"; {whose} {rival.summary} in {seconds(rival.seconds)} s"
     if rival.error - best.error <= _uncertainty(best, rival):
         text += " (the difference is within the uncertainty)"
     return text + "."
@@ -228,7 +222,7 @@ def _explained(comparison: Comparison) -> dict[str, Any] | None:
     """Explain test rows with the best model of this library that can be explained exactly."""
     problem = comparison.problem
     for record in comparison.ranked:
-        path = comparison.model_path(record)
+        path = model_path(comparison.folder, record)
         if not record.complete or not path.exists():
             continue
         predictor = load_predictor(path)
