@@ -437,4 +437,4 @@ def test_a_learner_without_a_chance_is_said_aloud(folder):
     data = write("noise.csv", ["a", "label"], lines)
     printed = " ".join(run("compare", "--data", data, "--methods", "linear").output.split())
     assert "warning: linear model always predicts 'often', whatever the row" in printed
-    assert "No learner is better than predicting always the most frequent class" in printed
+    assert "No learner is clearly better than predicting always the most frequent class" in printed

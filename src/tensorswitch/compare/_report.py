@@ -33,8 +33,6 @@ MISSING = "Drawing figures needs matplotlib; install it with: pip install 'tenso
 # The first four are of a palette that is safe for common kinds of colour blindness (Okabe and Ito).
 BLUE, ORANGE, PURPLE, GREY = "#0072b2", "#d55e00", "#cc79a7", "#666666"
 COLOURS = {
-    "majority": "#8c8c8c",
-    "mean": "#8b8b8b",
     "ss": GREY,
     "ss+ts": "#b0305f",
     "ts-lrc": BLUE,
@@ -97,7 +95,10 @@ def conclusion(comparison: Comparison) -> str:
     best, baseline = learned[0], next((r for r in done if r.baseline), None)
     if baseline is not None and baseline.error - best.error <= _uncertainty(best, baseline):
         what = baseline.label.replace("most", "always the most").replace("mean", "always the mean")
-        return f"No learner is better than predicting {what}: {baseline.summary}."
+        best_is = f"{best.label} has {best.summary}"
+        return (
+            f"No learner is clearly better than predicting {what}, {baseline.summary}; {best_is}."
+        )
     text = f"{best.label} is best: {best.summary} in {seconds(best.seconds)} s"
     rival = next((r for r in learned[1:] if r.own != best.own), None)
     if rival is None:
