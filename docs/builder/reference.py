@@ -13,7 +13,7 @@ from docs.builder.public import Module, documented, homes, part_of
 PARTS = {
     "For tables, streams and images": ("estimators", "features", "explain", "datasets", "tables"),
     "To compare and predict": ("compare", "data", "persistence"),
-    "For networks": ("nn", "switched", "switches", "inverted", "models", "training", "history"),
+    "For networks": ("nn", "switched", "switches", "inverted", "models", "training"),
     "Mathematics": ("algebra", "kernels", "kernel_ridge", "ridge"),
     "Other programs": ("teach",),
 }

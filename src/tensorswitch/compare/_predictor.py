@@ -115,8 +115,8 @@ class Predictor(_Saved):
     >>> from tensorswitch.compare import load_problem, train
     >>> problem = load_problem("digits")
     >>> predictor, result = train(problem, "linear")
-    >>> predictor.predict(problem.rows[:3]).labels
-    array(['5', '8', '5'], dtype='<U1')
+    >>> predictor.predict(problem.rows[:3]).labels.tolist()
+    ['6', '4', '4']
     """
 
     model: Any
