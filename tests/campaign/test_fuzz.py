@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tensorswitch import datasets
 from tensorswitch.data import load
-from tensorswitch.datasets import DataError, load_arrays, read_rows
+from tensorswitch.datasets import DataError
 from tensorswitch.experiments import Experiment
 from tensorswitch.experiments.grid import experiments_from_toml
 from tensorswitch.experiments.records import Record, run_one
@@ -21,6 +21,7 @@ from tensorswitch.ridge import RidgeStatistics
 from tensorswitch.tables import read_table
 
 _files = datasets._files
+load_arrays, read_rows = datasets._arrays.load_arrays, datasets._arrays.read_rows
 
 
 def idx(folder):

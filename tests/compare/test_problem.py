@@ -4,8 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tensorswitch.compare import load_problem, true_target
+from tensorswitch.compare import _problem, load_problem
 from tensorswitch.datasets import DataError
+
+true_target = _problem.true_target
 
 
 def write(path, header, rows):
@@ -134,7 +136,7 @@ def test_what_cannot_be_seen_may_be_given(tmp_path):
     problem = load_problem(path, sep="~", decimal=",", dayfirst=True)
     assert problem.rows["n"][3] == 3125
     assert problem.rows["day"].dt.day.eq(5).all()
-    with pytest.raises(DataError, match="digits is not a table .* decimal does not apply"):
+    with pytest.raises(DataError, match=r"digits is not a table .* decimal does not apply"):
         load_problem("digits", decimal=",")
 
 

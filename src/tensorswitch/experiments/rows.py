@@ -8,21 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorswitch.compare import true_target
+from tensorswitch.compare._problem import true_target
 from tensorswitch.data import load
-from tensorswitch.datasets import (
-    NAMES,
-    DataError,
-    is_picture,
-    pictures_to_test,
-    read_pictures,
-)
-from tensorswitch.datasets import (
-    read_rows as read_arrays,
-)
+from tensorswitch.datasets import NAMES, DataError
+from tensorswitch.datasets._arrays import read_rows as read_arrays
+from tensorswitch.datasets._pictures import is_picture, pictures_to_test, read_pictures
 from tensorswitch.experiments.predictions import Predictions
 from tensorswitch.experiments.predictor import Predictor
-from tensorswitch.tables import TableEncoder, is_table, read_table
+from tensorswitch.tables import TableEncoder, read_table
+from tensorswitch.tables._read import is_table
 
 __all__ = ["NewRows", "predict_rows", "read_rows"]
 

@@ -15,7 +15,8 @@ import torch
 from tensorswitch import estimators
 from tensorswitch._random import seeded
 from tensorswitch.data import load
-from tensorswitch.datasets import NAMES, Dataset, Split, validation_split
+from tensorswitch.datasets import NAMES, Dataset, Split
+from tensorswitch.datasets._dataset import validation_split
 from tensorswitch.estimators import TSKernelRidgeClassifier, TSKernelSVC, kernel_svc_grid
 from tensorswitch.experiments.experiment import SGD, Experiment, Result
 from tensorswitch.experiments.filters import first_filters, first_weight
