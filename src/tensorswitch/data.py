@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tensorswitch import datasets
 from tensorswitch.datasets import Dataset
+from tensorswitch.datasets._arrays import load_arrays
 
 __all__ = ["load"]
 
@@ -61,7 +62,7 @@ def load(
         if str(name) in datasets.NAMES:
             return datasets.load(str(name), extra=extra, download=download)
         if path.suffix in (".npz", ".npy") or (path.is_dir() and any(path.glob("*-ubyte*"))):
-            return datasets.load_arrays(path)
+            return load_arrays(path)
     from tensorswitch.compare import load_problem
 
     return load_problem(name, target=target, ignore=ignored).dataset()

@@ -14,12 +14,13 @@ from reproduction import Experiment, Record, experiments_from_toml, records_in, 
 from reproduction.records import compact
 from tensorswitch import datasets
 from tensorswitch.data import load
-from tensorswitch.datasets import DataError, load_arrays, read_rows
+from tensorswitch.datasets import DataError
 from tensorswitch.models import load_model, mlp, save_model
 from tensorswitch.ridge import RidgeStatistics
 from tensorswitch.tables import read_table
 
 _files = datasets._files
+load_arrays, read_rows = datasets._arrays.load_arrays, datasets._arrays.read_rows
 
 
 def idx(folder):

@@ -4,8 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tensorswitch.compare import load_problem, true_target
+from tensorswitch.compare import _problem, load_problem
 from tensorswitch.datasets import DataError
+
+true_target = _problem.true_target
 
 
 def write(path, header, rows):

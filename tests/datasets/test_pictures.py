@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from tensorswitch.datasets import DataError, labelled_pictures, read_pictures
+from tensorswitch.datasets import DataError, _pictures
+
+labelled_pictures, read_pictures = _pictures.labelled_pictures, _pictures.read_pictures
 
 Image = pytest.importorskip("PIL.Image")
 

@@ -4,7 +4,8 @@ import gzip
 
 import pytest
 
-from tensorswitch.datasets import DataError, load, load_arrays
+from tensorswitch import data
+from tensorswitch.datasets import DataError, load
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +34,7 @@ def test_a_broken_idx_file_is_named(folder, idx_files, change, message):
     path = folder / "train-images-idx3-ubyte.gz"
     path.write_bytes(change(idx_files[path.name]))
     with pytest.raises(DataError, match=message) as caught:
-        load_arrays(folder)
+        data.load(folder)
     assert str(path) in str(caught.value)
 
 

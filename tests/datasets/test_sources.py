@@ -11,9 +11,9 @@ import scipy.io
 from tensorswitch import datasets
 from tensorswitch.compare import load_problem
 from tensorswitch.data import load
-from tensorswitch.datasets import DataError, fetch, read_rows
+from tensorswitch.datasets import DataError, fetch
 
-sources = datasets._sources
+sources, read_rows = datasets._sources, datasets._arrays.read_rows
 
 
 @pytest.fixture(autouse=True)

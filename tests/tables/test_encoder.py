@@ -118,15 +118,15 @@ def test_a_column_of_another_kind_is_converted_or_missing():
 
 
 def test_the_encoder_is_saved_without_pickle(tmp_path):
-    encoder = TableEncoder(decimal=",").fit(TRAIN.assign(n=["1,5", "2,5", "x", "3"]))
+    encoder = TableEncoder(written={"n": "number ,"}).fit(TRAIN.assign(n=["1,5", "2,5", "x", "3"]))
     persistence.save(encoder, tmp_path / "e")
     again = persistence.load(tmp_path / "e", TableEncoder)
     assert again.get_params() == encoder.get_params()
     assert (again.columns, again.left_out) == (encoder.columns, encoder.left_out)
     np.testing.assert_array_equal(again.transform(TRAIN), encoder.transform(TRAIN))
     state = encoder.state()
-    state["columns"][0]["written"] = "upside down"
-    with pytest.raises(ValueError, match="'size' cannot be written as 'upside down'"):
+    state["written"]["size"] = "date"
+    with pytest.raises(ValueError, match="'size' of kind 'number' cannot be written as 'date'"):
         TableEncoder.from_state(state)
 
 

@@ -10,7 +10,7 @@ from tensorswitch.compare._fitting import train
 from tensorswitch.compare._learners import LEARNERS, Learner
 from tensorswitch.compare._metrics import Predictions
 from tensorswitch.compare._predictor import Predictor, load_predictor
-from tensorswitch.compare._problem import Parts, Problem, load_problem, true_target
+from tensorswitch.compare._problem import Parts, Problem, load_problem
 from tensorswitch.compare._report import write_report
 from tensorswitch.compare._rows import predict_rows
 
@@ -27,6 +27,5 @@ __all__ = [
     "load_problem",
     "predict_rows",
     "train",
-    "true_target",
     "write_report",
 ]

@@ -14,16 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tensorswitch.datasets import (
-    NAMES,
-    DataError,
-    Dataset,
-    Preparation,
-    held_out,
-    labelled_pictures,
-    load,
-    load_arrays,
-)
+from tensorswitch.datasets import NAMES, DataError, Dataset, Preparation, load
+from tensorswitch.datasets._arrays import held_out, load_arrays
+from tensorswitch.datasets._pictures import labelled_pictures
 
 if TYPE_CHECKING:  # pandas is imported where there is a table
     from pandas import DataFrame, Series
@@ -40,17 +33,7 @@ ALWAYS, CLASS_ROWS = 5, 5  # so few values are classes; more need as many rows e
 
 
 class Parts(NamedTuple):
-    """Inputs and targets of training and test rows, and how further rows become inputs.
-
-    Parameters
-    ----------
-    train, train_target : ndarray
-        Training rows.
-    test, test_target : ndarray
-        Test rows.
-    encoder : TableEncoder or Preparation
-        Fitted on the training rows.
-    """
+    """Inputs and targets of training and test rows, and how further rows become inputs."""
 
     train: np.ndarray
     train_target: np.ndarray
@@ -340,7 +323,7 @@ def load_problem(
                 "existing file or folder"
             )
         if path.is_file() and path.suffix not in ARRAYS:
-            from tensorswitch.tables import is_table
+            from tensorswitch.tables._read import is_table
 
             if not is_table(path):
                 raise DataError(
@@ -454,41 +437,22 @@ def _table_problem(
 def true_target(
     column: Series, class_names: Iterable[str] | None, written: str = "number"
 ) -> np.ndarray | None:
-    """Return the targets of rows with a column for them, as classes or numbers are named.
+    """Return the names of classes, or the numbers, of new rows; None if some are missing.
 
-    Parameters
-    ----------
-    column : Series
-        The column as :func:`tensorswitch.tables.read_table` returns it.
-    class_names : iterable of str, or None
-        Names of the classes that are known; None for a regression.
-    written : str, default="number"
-        How the target was written in training.
-
-    Returns
-    -------
-    ndarray or None
-        Names of classes, where 1.0 is called "1" if that is known, or numbers; None if the value
-        is missing in some rows.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from tensorswitch.compare import true_target
-    >>> true_target(pd.Series(["1.0", "0", "2"], name="y"), ["0", "1"]).tolist()
-    ['1', '0', '2']
+    A class that is written 1.0 is called "1" if that is known.
     """
-    from tensorswitch.tables import clean, number_name
+    from tensorswitch.tables import clean
+    from tensorswitch.tables._clean import number_name
 
     cells = column.rename("cell").to_frame()
     how = written if written.startswith("number") else "number"
-    numbers = clean(cells, written={"cell": how}).frame["cell"]
+    numbers = clean(cells, written={"cell": how})[0]["cell"]
     if class_names is None:
         if numbers.isna().all():
             raise DataError(f"the target {column.name!r} is not a column of numbers")
         return None if numbers.isna().any() else numbers.to_numpy()
     known, text = set(class_names), column.astype(object).astype(str).str.strip()
-    words = clean(cells, written={"cell": "words"}).frame["cell"]
+    words = clean(cells, written={"cell": "words"})[0]["cell"]
     if (words.isna() & ~text.isin(known)).any():
         return None
     named = numbers.map(number_name, na_action="ignore").astype(object)
@@ -551,7 +515,7 @@ def _decide(
     path: Path, name: str, values: np.ndarray, written: str, task: str | None
 ) -> tuple[np.ndarray, tuple[str, ...] | None, str]:
     """Return codes or numbers, the names of the classes, and the decision in words."""
-    from tensorswitch.tables import number_name
+    from tensorswitch.tables._clean import number_name
 
     if values.dtype.kind == "M":
         raise DataError(f"{path}: the target {name!r} is a date, which cannot be predicted")

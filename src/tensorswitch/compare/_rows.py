@@ -11,16 +11,11 @@ import numpy as np
 from tensorswitch.compare._metrics import Predictions
 from tensorswitch.compare._predictor import Predictor
 from tensorswitch.compare._problem import true_target
-from tensorswitch.datasets import (
-    NAMES,
-    DataError,
-    is_picture,
-    load,
-    pictures_to_test,
-    read_pictures,
-    read_rows,
-)
-from tensorswitch.tables import is_table, read_table
+from tensorswitch.datasets import NAMES, DataError, load
+from tensorswitch.datasets._arrays import read_rows
+from tensorswitch.datasets._pictures import is_picture, pictures_to_test, read_pictures
+from tensorswitch.tables import read_table
+from tensorswitch.tables._read import is_table
 
 
 class NewRows(NamedTuple):

@@ -20,19 +20,7 @@ PARTS = (
 
 
 def load_arrays(path: str | Path) -> Dataset:
-    """Return the data set of a file of arrays or a folder of IDX files.
-
-    Parameters
-    ----------
-    path : str or Path
-        An ``.npz`` file with ``x_train, y_train, x_test, y_test`` or ``x, y``, an ``.npy`` file
-        with ``y.npy`` or ``labels.npy`` beside it, or a folder with the four files of MNIST.
-
-    Returns
-    -------
-    Dataset
-        The data set. If there is no test set, 30 % of the rows are held out as one.
-    """
+    """Return the data set of a file of arrays or a folder of IDX files, with a share for tests."""
     path = Path(path)
     if path.is_dir():
         images, labels, test_images, test_labels = read_idx_folder(path)
@@ -56,20 +44,7 @@ def load_arrays(path: str | Path) -> Dataset:
 
 
 def read_rows(path: str | Path) -> tuple[np.ndarray, np.ndarray | None]:
-    """Read rows to predict, and their labels if the file has them.
-
-    Parameters
-    ----------
-    path : str or Path
-        An ``.npy`` file, or an ``.npz`` file with ``x``.
-
-    Returns
-    -------
-    rows : ndarray
-        Images with channels first, or features.
-    labels : ndarray of shape (rows,) or None
-        The labels as they are; those of bytes as text.
-    """
+    """Read rows to predict, and their labels if the file has them."""
     path = Path(path)
     arrays = _arrays(path)
     if "x" not in arrays:
@@ -84,20 +59,7 @@ def read_rows(path: str | Path) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def held_out(target: np.ndarray, classes: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return 70 % of the rows for training and 30 % for testing, with all classes in the former.
-
-    Parameters
-    ----------
-    target : ndarray of shape (rows,)
-        Indices of classes, or numbers.
-    classes : bool
-        Whether they are classes, of which both parts get their shares if there are enough rows.
-
-    Returns
-    -------
-    train, test : ndarray of int
-        Indices of the rows.
-    """
+    """Return 70 % of the rows for training and 30 % for testing, with all classes in the former."""
     from sklearn.model_selection import train_test_split
 
     every = np.arange(len(target))

@@ -18,17 +18,7 @@ ORIENTATION = 0x0112  # the EXIF tag; from 5 on, width and height are exchanged
 
 
 class Pictures(NamedTuple):
-    """Images of one size.
-
-    Parameters
-    ----------
-    images : ndarray of uint8 of shape (rows, channels, height, width)
-        The images.
-    files : list of str
-        Their paths, relative to the folder.
-    labels : list of str or None
-        The folder of each image, None if they are not in folders.
-    """
+    """Images of one size, their paths relative to the folder, and the folder of each, if any."""
 
     images: np.ndarray
     files: list[str]
@@ -36,41 +26,15 @@ class Pictures(NamedTuple):
 
 
 def is_picture(path: str | Path) -> bool:
-    """Return whether a path has the suffix of a picture.
-
-    Parameters
-    ----------
-    path : str or Path
-        The path.
-
-    Returns
-    -------
-    bool
-        True for the usual formats.
-    """
+    """Return whether a path has the suffix of a picture."""
     return Path(path).suffix.lower() in SUFFIXES
 
 
 def read_pictures(path: str | Path, shape: tuple[int, int, int] | None = None) -> Pictures:
     """Read a picture, a folder of pictures, or a folder with a folder of pictures per class.
 
-    Parameters
-    ----------
-    path : str or Path
-        The picture or the folder.
-    shape : tuple of int, optional
-        Channels (1 or 3), height and width. By default grey if all pictures are, and 32 × 32 unless
-        all of them have one size of at most 64 × 64.
-
-    Returns
-    -------
-    Pictures
-        Images in the order of their paths.
-
-    Raises
-    ------
-    DataError
-        If there are no pictures, one cannot be read, or Pillow is not installed.
+    Without a shape of (channels, height, width), pictures are grey if all are, and 32 × 32 unless
+    all of them have one size of at most 64 × 64.
     """
     path = Path(path)
     root = path.parent if path.is_file() else path
@@ -91,22 +55,10 @@ def read_pictures(path: str | Path, shape: tuple[int, int, int] | None = None) -
 
 
 def labelled_pictures(path: Path) -> tuple[Pictures, np.ndarray | None, list[str]]:
-    """Read a folder with a folder of pictures per class, or with parts to train and test with.
+    """Read a folder of classes, or parts to train and to test with: pictures, test rows, notes.
 
-    Parameters
-    ----------
-    path : Path
-        The folder. Beside ``train``, one called ``test``, ``val``, ``valid`` or ``validation`` is
-        for testing; others of these are learned from, as each method holds out rows of its own.
-
-    Returns
-    -------
-    pictures : Pictures
-        All pictures, those for testing last.
-    test : ndarray of int or None
-        Which are for testing, if the folder says so.
-    notes : list of str
-        What was read.
+    Beside ``train``, the first of the folders for tests is for testing; others are learned from,
+    as each method holds out rows of its own.
     """
     parts = _parts(path)
     held = [name for name in TESTS if name in parts]
@@ -139,18 +91,7 @@ def labelled_pictures(path: Path) -> tuple[Pictures, np.ndarray | None, list[str
 
 
 def pictures_to_test(path: Path) -> Path | None:
-    """Return the folder of pictures to test with, if there is one beside a folder to train with.
-
-    Parameters
-    ----------
-    path : Path
-        A folder, or a file.
-
-    Returns
-    -------
-    Path or None
-        The folder.
-    """
+    """Return the folder of pictures to test with, if there is one beside a folder to train with."""
     parts = _parts(path) if path.is_dir() else {}
     held = [parts[name] for name in TESTS if name in parts]
     return held[0] if held and "train" in parts else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,23 +21,25 @@ FEW_WORDS = 30  # words that are better told apart than called missing
 ODD = 0.05  # share of cells that may be no numbers or dates where the others are
 _PLAIN = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?[iI]nf(?:inity)?"
 _POINTS = r"[1-9]\d{0,2}(?:\.\d{3})+"
-# The ways to write numbers: pattern, what separates thousands, and the decimal sign.
-NUMBERS = {
-    "number": (re.compile(_PLAIN), "", "."),
-    "number .,": (re.compile(rf"[-+]?[1-9]\d{{0,2}}(?:,\d{{3}})+(?:\.\d+)?|{_PLAIN}"), ",", "."),
-    "number ,": (  # beside decimal commas, 1.234 is a thousand
-        re.compile(rf"[-+]?\d+(?:,\d+)?(?:[eE][-+]?\d+)?|(?![-+]?{_POINTS}$)(?:{_PLAIN})"),
-        "",
-        ",",
+# The ways to write numbers: pattern, what separates thousands, the decimal sign, and a remark.
+_NUMBERS = {
+    "number": (_PLAIN, "", ".", ""),
+    "number .,": (
+        rf"[-+]?[1-9]\d{{0,2}}(?:,\d{{3}})+(?:\.\d+)?|{_PLAIN}",
+        *(",", ".", "commas separate thousands"),
     ),
-    "number ,.": (re.compile(rf"[-+]?(?:{_POINTS}|\d{{1,3}})(?:,\d+)?"), ".", ","),
+    "number ,": (  # where 1.234 is a thousand
+        rf"[-+]?\d+(?:,\d+)?(?:[eE][-+]?\d+)?|(?![-+]?{_POINTS}$)(?:{_PLAIN})",
+        *("", ",", "commas are decimal"),
+    ),
+    "number ,.": (
+        rf"[-+]?(?:{_POINTS}|\d{{1,3}})(?:,\d+)?",
+        *(".", ",", "commas are decimal, points separate thousands"),
+    ),
 }
-REMARKS = {
-    "number .,": "commas separate thousands",
-    "number ,": "commas are decimal",
-    "number ,.": "commas are decimal, points separate thousands",
-}
+NUMBERS = {way: (re.compile(pattern), *rest) for way, (pattern, *rest) in _NUMBERS.items()}
 DATES = {"date": None, "date dayfirst": True, "date monthfirst": False}
+WAYS = {way: way.partition(" ")[0] for way in (*NUMBERS, *DATES, "words")}
 _SIGNS = re.compile(r"([-+]?)\s*(?:[$€£¥₹]\s*)?([-+]?[^$€£¥₹%\s]+)\s*[$€£¥₹%]?")
 _CLOCK = (
     r"(?:,?[ T]\d\d?:\d\d(?::\d\d(?:[.,]\d+)?)?(?: ?[AaPp]\.?[Mm]\.?)?"
@@ -50,24 +52,7 @@ _DATE = re.compile(  # 2024-05-31, 31 May 2024, 31-May-2024 or May 31, 2024
 _ORDERED = re.compile(  # 31.5.2024, 5/31/2024 or 5/31/24
     rf"(\d\d?)([./-])(\d\d?)\2(\d{{4}}|(?<=/)\d\d)({_CLOCK})"
 )
-
-
-class Cleaned(NamedTuple):
-    """A frame whose columns have one kind each.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Numbers are float64, dates datetime64[s] in UTC, and words str, all with missing values.
-    written : dict of str to str
-        How each column is written, as :class:`TableEncoder` takes it.
-    notes : list of str
-        What was assumed, and what is left out.
-    """
-
-    frame: pd.DataFrame
-    written: dict[str, str]
-    notes: list[str]
+Cells = tuple[np.ndarray, np.ndarray]  # which word each cell has, -1 for none, and the words
 
 
 def clean(
@@ -77,7 +62,7 @@ def clean(
     dayfirst: bool | None = None,
     written: Mapping[str, str] | None = None,
     sep: str = ",",
-) -> Cleaned:
+) -> tuple[pd.DataFrame, dict[str, str], list[str]]:
     """Find out what the columns of a frame contain, and convert them.
 
     Text is numbers if all of its cells are, else dates, else words; where only a few cells are
@@ -100,22 +85,25 @@ def clean(
 
     Returns
     -------
-    Cleaned
-        The frame, how its columns are written, and notes.
+    frame : DataFrame
+        Numbers as float64, dates as datetime64[s] in UTC, words as str, all with missing values.
+    written : dict of str to str
+        How each column is written.
+    notes : list of str
+        What was assumed, and what is left out.
 
     Examples
     --------
     >>> import pandas as pd
     >>> from tensorswitch.tables import clean
     >>> raw = pd.DataFrame({"price": ["€ 1,50", "n/a"], "day": ["31.5.2024", "1.6.2024"]})
-    >>> clean(raw).written
+    >>> clean(raw)[1]
     {'price': 'number ,', 'day': 'date'}
     """
     frame = frame.rename(columns=str)
     if (twice := frame.columns[frame.columns.duplicated()]).size:
         raise DataError(f"several columns are called {twice[0]!r}; names must be unique")
-    found, notes = dict(written or {}), []
-    texts: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    found, notes, texts = dict(written or {}), [], {}
     for name, column in frame.items():
         kind = kind_of(column)
         if kind is None:
@@ -129,26 +117,28 @@ def clean(
     if sep != "," and any(found[name].startswith("number ,") for name in texts):
         plain = (name for name in texts if found[name] == "number")
         found |= {name: "number ,." for name in plain if _points_may_group(texts[name][1])}
-    columns = {}
+    columns: dict[str, Any] = {}
     for name, column in frame.items():
-        values, odd = converted(column, found[name], texts.get(name))
+        columns[name], odd = converted(column, found[name], texts.get(name))
         if odd:
             notes.append(cells_that(name, odd, unfitting(found[name])))
-        if found[name] in NUMBERS and (count := int((np.abs(values) > LARGEST_SQUARED).sum())):
+        if found[name] in NUMBERS:
             # Values such as 1.8e308 stand for missing ones, and their squares overflow.
-            values = np.where(np.abs(values) > LARGEST_SQUARED, np.nan, values)
-            what = f"{counted(count, 'value')} infinite or beyond 1e150, which counts as missing"
-            notes.append(f"column {name!r}: {what}")
-        columns[name] = values
-    for way, text in REMARKS.items():
-        if names := [repr(name) for name in texts if found[name] == way]:
+            beyond = np.abs(columns[name]) > LARGEST_SQUARED
+            if beyond.any():
+                odd = [f"{value:.4g}" for value in columns[name][beyond]]
+                columns[name] = np.where(beyond, np.nan, columns[name])
+                what = "a value infinite or beyond 1e150, which counts as missing"
+                notes.append(cells_that(name, odd, what))
+    for way, (*_, remark) in NUMBERS.items():
+        if remark and (names := [repr(name) for name in texts if found[name] == way]):
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            notes.append(f"{text} in {', '.join(names[:5])}{more}")
+            notes.append(f"{remark} in {', '.join(names[:5])}{more}")
     for name, (_, words) in texts.items():
         if found[name] == "date" and dayfirst is None and (example := _either_way(words)):
             what = f"the month is taken to come first in dates such as {example}"
             notes.append(f"{name!r}: {what}, which no date confirms")
-    return Cleaned(pd.DataFrame(columns, index=frame.index), found, notes)
+    return pd.DataFrame(columns, index=frame.index), found, notes
 
 
 def kind_of(column: pd.Series) -> str | None:
@@ -160,40 +150,40 @@ def kind_of(column: pd.Series) -> str | None:
         return "number"
     if kind in ("datetime64", "datetime", "date"):
         return "date"
-    is_text = kind in ("string", "boolean", "categorical", "empty", "mixed-integer")
-    return "words" if is_text else None
+    text = ("string", "boolean", "categorical", "empty", "mixed-integer")
+    return "words" if kind in text else None
 
 
-def distinct_words(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    """Return which word each cell of text has, -1 where a value is missing, and the words."""
+def distinct_words(column: pd.Series) -> Cells:
+    """Return the different words of a column, stripped, without those for missing values."""
     codes, cells = pd.factorize(column.astype(object))
     words = [str(cell).strip() for cell in cells]
     known = [None if word.lower() in MISSING else word for word in words]
-    places, found = pd.factorize(np.array([*known, None], dtype=object))
-    return places[codes], np.asarray(found, dtype=object)
+    places, distinct = pd.factorize(np.array([*known, None], dtype=object))
+    return places[codes], np.asarray(distinct, dtype=object)
 
 
 def converted(
-    column: pd.Series, written: str, words: tuple[np.ndarray, np.ndarray] | None = None
+    column: pd.Series, written: str, cells: Cells | None = None
 ) -> tuple[np.ndarray, list[str]]:
     """Return the values of a column, and its cells that are not written as the others."""
     kind, own = written.partition(" ")[0], kind_of(column)
-    if own == kind == "number":
-        return column.to_numpy(dtype=np.float64, na_value=np.nan), []
-    if own == kind == "date":
+    if own == "number" and kind != "date":
+        numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        if kind == "number":
+            return numbers, []
+        column = pd.Series([None if np.isnan(v) else number_name(v) for v in numbers], dtype=object)
+    elif own == kind == "date":
         dates = pd.to_datetime(column, utc=True, errors="coerce").dt.tz_localize(None)
         return dates.to_numpy().astype("datetime64[s]"), []
-    if own == "number" and kind == "words":
-        numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        column = pd.Series([None if np.isnan(v) else number_name(v) for v in numbers], dtype=object)
     elif own != "words" and kind != "words":  # a date where numbers are expected
-        column = pd.Series(np.full(len(column), None, dtype=object))
-    codes, distinct = words or distinct_words(column)
+        column = pd.Series([None] * len(column), dtype=object)
+    codes, words = cells or distinct_words(column)
     if kind == "words":
-        return np.append(distinct, None)[codes], []
-    values = np.append(parsed(distinct, written), parsed([""], written))
+        return np.array([*words, None], dtype=object)[codes], []
+    values = parsed([*words, ""], written)
     lost = pd.isna(values[:-1])
-    return values[codes], [distinct[code] for code in codes if code >= 0 and lost[code]]
+    return values[codes], [words[code] for code in codes if code >= 0 and lost[code]]
 
 
 def parsed(words: Iterable[str], written: str) -> np.ndarray:
@@ -201,17 +191,16 @@ def parsed(words: Iterable[str], written: str) -> np.ndarray:
     if written in DATES:
         # pandas reads almost anything as a date, such as "5", and swaps day and month where one of
         # them is too large; so it is only given what has the form of a date, with the year first.
-        texts = pd.Series([_ordered(word, DATES[written]) for word in words], dtype=object)
+        texts = pd.Series([_year_first(word, DATES[written]) for word in words], dtype=object)
         dates = pd.to_datetime(texts, format="mixed", utc=True, errors="coerce")
-        return dates.dt.tz_localize(None).to_numpy().astype("datetime64[s]")  # type: ignore[no-any-return]
-    pattern, thousand, decimal = NUMBERS[written]
+        return np.asarray(dates.dt.tz_localize(None), dtype="datetime64[s]")
+    pattern, thousand, decimal, _ = NUMBERS[written]
     bare = [word if pattern.fullmatch(word) else _bare(word) for word in words]
     plain = [
         text.replace(thousand, "").replace(decimal, ".") if pattern.fullmatch(text) else ""
         for text in bare
     ]
-    numbers = pd.to_numeric(pd.Series(plain, dtype=object), errors="coerce")
-    return numbers.to_numpy(np.float64)  # type: ignore[no-any-return]
+    return np.asarray(pd.to_numeric(pd.Series(plain, dtype=object), errors="coerce"), dtype=float)
 
 
 def cells_that(name: str, words: Sequence[str], what: str) -> str:
@@ -232,24 +221,7 @@ def counted(count: int, what: str = "row") -> str:
 
 
 def number_name(value: float) -> str:
-    """Return a number as it would be written, without a decimal point if it is whole.
-
-    Parameters
-    ----------
-    value : float
-        The number.
-
-    Returns
-    -------
-    str
-        The text.
-
-    Examples
-    --------
-    >>> from tensorswitch.tables import number_name
-    >>> number_name(2.0), number_name(0.5)
-    ('2', '0.5')
-    """
+    """Return a number as it would be written, without a decimal point if it is whole."""
     return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
@@ -266,14 +238,13 @@ def _format(
     for ways in (_ways_of_numbers(words, decimal, sep), _ways_of_dates(words, dayfirst)):
         if all(pd.isna(parsed(words[~stands][:100], way)).all() for way in ways):
             continue
-        least = np.inf
+        lost = {}
         for way in ways:
-            lost = pd.isna(parsed(words, way))
-            if not lost.any():
+            lost[way] = pd.isna(parsed(words, way))
+            if not lost[way].any():
                 return way
-            if counts[lost].sum() < least:
-                best, least = way, counts[lost].sum()
-                odd, others = counts[lost & ~stands].sum(), counts[~lost].sum()
+        best = min(ways, key=lambda way: counts[lost[way]].sum())
+        odd, others = counts[lost[best] & ~stands].sum(), counts[~lost[best]].sum()
         if not names and others >= 8 and odd <= max(1, ODD * (others + odd)):
             return best
     return "words"
@@ -285,7 +256,8 @@ def _ways_of_numbers(words: np.ndarray, decimal: str | None, sep: str) -> list[s
         return ["number ,.", "number ,"] if decimal == "," else ["number", "number .,"]
     # Between commas, three digits after a comma are thousands. Elsewhere, numbers with three
     # decimals all have one comma, and numbers of more than three digits have none.
-    texts = [_bare(word).lstrip("+-") for word in words if sep != "," and word[-1].isdecimal()]
+    texts = [_bare(word).lstrip("+-") for word in words if sep != ","]
+    texts = [text for text in texts if text[:1].isdecimal()]
     long = any("," not in text and len(text.partition(".")[0]) > 3 for text in texts)
     decimals = long or all(text.count(",") == 1 and "." not in text for text in texts)
     return [way for way in NUMBERS if way != "number .," or sep == "," or not decimals]
@@ -311,7 +283,7 @@ def _points_may_group(words: np.ndarray) -> bool:
     return any("." in text for text in texts) and all(map(pattern.fullmatch, texts))
 
 
-def _ordered(word: str, dayfirst: bool | None) -> str | None:
+def _year_first(word: str, dayfirst: bool | None) -> str | None:
     """Return a date with the year first, or with the month by name; None if it is no date."""
     found = _ORDERED.fullmatch(word)
     if found is None:

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from tensorswitch.datasets import DataError, reading
+from tensorswitch.datasets import DataError
+from tensorswitch.datasets._files import reading
 from tensorswitch.tables._clean import MISSING, NUMBERS, counted, parsed
 
 TEXT, ARROW = (".csv", ".tsv", ".txt"), (".parquet", ".arrow", ".feather")
@@ -31,27 +32,16 @@ class Layout(NamedTuple):
     has_names: bool
 
 
-def is_table(path: str | Path) -> bool:
-    """Return whether a path has the suffix of a table.
-
-    Parameters
-    ----------
-    path : str or Path
-        The path.
-
-    Returns
-    -------
-    bool
-        True for csv files, compressed or not, and for Parquet and Arrow files.
-    """
-    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+def is_table(path: Path) -> bool:
+    """Return whether a path has the suffix of a table, compressed or not."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in COMPRESSED:
         suffixes.pop()
     return bool(suffixes) and suffixes[-1] in (*TEXT, *ARROW)
 
 
 def read_table(path: str | Path, sep: str | None = None) -> tuple[pd.DataFrame, str, list[str]]:
-    """Read a table as it is.
+    r"""Read a table as it is.
 
     Parameters
     ----------
@@ -70,10 +60,17 @@ def read_table(path: str | Path, sep: str | None = None) -> tuple[pd.DataFrame, 
     notes : list of str
         Remarks on how the file was read.
 
-    Raises
-    ------
-    DataError
-        If the file cannot be read: it names the file and, where it can, the line.
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from tensorswitch.tables import read_table
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "a.csv"
+    ...     _ = path.write_text("size;colour\n1,50;red\n;blue\n")
+    ...     frame, sep, notes = read_table(path)
+    >>> frame["size"].tolist(), notes
+    (['1,50', ''], ['columns of a.csv are separated by semicolons'])
     """
     path = Path(path)
     with reading(path):
@@ -98,8 +95,9 @@ def read_table(path: str | Path, sep: str | None = None) -> tuple[pd.DataFrame, 
 
 
 def _read_text(path: Path, encoding: str, sep: str | None) -> tuple[pd.DataFrame, str, list[str]]:
-    notes = [f"text of {path.name} is not UTF-8; it was read as Windows-1252"]
-    notes = notes if encoding == "cp1252" else []
+    notes = []
+    if encoding == "cp1252":
+        notes.append(f"text of {path.name} is not UTF-8; it was read as Windows-1252")
     layout = _layout(path, _lines(path, encoding, MOST_COMMENTS), sep, notes)
     try:
         with warnings.catch_warnings():
@@ -171,7 +169,7 @@ def _layout(path: Path, lines: list[str], sep: str | None, notes: list[str]) -> 
 
     A line that starts with # is a comment, unless it has as many columns as the line below it.
     """
-    filled = [(i, line.strip("\r\n")) for i, line in enumerate(lines) if line.strip()]
+    filled = [(i, line) for i, line in enumerate(lines) if line.strip()]
     marks = list(takewhile(lambda pair: pair[1][0] == "#" or _NAMED.fullmatch(pair[1]), filled))
     sep = sep or next((found[1] for _, line in marks if (found := _NAMED.fullmatch(line))), None)
     if marks and sep is None:
@@ -190,12 +188,11 @@ def _layout(path: Path, lines: list[str], sep: str | None, notes: list[str]) -> 
     sep = sep or _separator(sample)
     if sep != ",":
         notes.append(f"columns of {path.name} are separated by {SEPARATORS.get(sep, repr(sep))}")
-    first, second, *_ = [*_fields(sample, sep), None]
-    assert first is not None
-    if not _is_header(first, second):
+    first, *rest = _fields(sample, sep)
+    if not _is_header(first, rest[0] if rest else []):
         notes.append(f"no line of column names in {path.name}; columns are called c1, c2, …")
         return Layout(above, sep, [f"c{i}" for i in range(1, len(first) + 1)], False)
-    names = [name.strip() or f"c{i}" for i, name in enumerate(first, 1)]
+    names = [name or f"c{i}" for i, name in enumerate(first, 1)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         places = ", ".join(str(i) for i, name in enumerate(names, 1) if name == twice[0])
         raise DataError(
@@ -212,7 +209,8 @@ def _reader(lines: Iterable[str], sep: str, strict: bool = False) -> Any:
 
 
 def _fields(lines: list[str], sep: str) -> list[list[str]]:
-    return [row for row in _reader([line[:10_000] for line in lines], sep) if row]
+    rows = _reader((line[:100_000] for line in lines), sep)
+    return [[cell.strip() for cell in row] for row in rows if row]
 
 
 def _separator(lines: list[str]) -> str:
@@ -229,41 +227,39 @@ def _separator(lines: list[str]) -> str:
     return " " if merit(" ")[0] else ","
 
 
-def _is_header(row: list[str], second: list[str] | None) -> bool:
+def _is_header(row: list[str], below: list[str]) -> bool:
     """Return whether a first line has names.
 
     It has if no cell is a number. If some are, as in a table with a column for each year, it is
     taken for a row of data if the numbers do not look like names, and those of the second line are
     in the same columns. If all are, it is one, unless they count the columns after an empty cell.
     """
-    row, second = [cell.strip() for cell in row], [cell.strip() for cell in second or []]
-    numbers = [_is_number(cell) for cell in row]
-    if all(number or _is_gap(cell) for number, cell in zip(numbers, row, strict=True)):
+    kinds, others = ([_kind(cell) for cell in line] for line in (row, below))
+    places = [i for i, kind in enumerate(kinds) if kind == "number"]
+    if "word" not in kinds:
         return not row[0] and _count(row[1:])
-    if not any(numbers) or len(second) != len(row):
-        return True
-    alike = all(
-        _is_gap(below) or _is_gap(cell) or _is_number(below) == number
-        for cell, below, number in zip(row, second, numbers, strict=True)
+    alike = len(row) == len(below) and all(
+        a == b or "gap" in (a, b) for a, b in zip(kinds, others, strict=True)
     )
-    names, below = ([c for c, n in zip(line, numbers, strict=True) if n] for line in (row, second))
-    return not alike or _count(names) or (_are_years(names) and not _are_years(below))
+    if not places or not alike:
+        return True
+    names, values = ([line[i] for i in places] for line in (row, below))
+    return _count(names) or (_are_years(names) and not _are_years(values))
 
 
-def _is_gap(cell: str) -> bool:
-    return cell.lower() in MISSING
-
-
-def _is_number(cell: str) -> bool:
-    return any(not pd.isna(parsed([cell], written)[0]) for written in NUMBERS)
+def _kind(cell: str) -> str:
+    if cell.lower() in MISSING:
+        return "gap"
+    numbers = (not pd.isna(parsed([cell], way)[0]) for way in NUMBERS)
+    return "number" if any(numbers) else "word"
 
 
 def _count(names: list[str]) -> bool:
     """Return whether numbers are names: 0, 1, 2, or at least three with equal steps."""
-    values = [int(name) for name in names if name.isdecimal()]
-    steps = {b - a for a, b in pairwise(values)}
-    equal = len(steps) == 1 and steps != {0} and (len(values) > 2 or steps == {1})
-    return len(values) == len(names) > 1 and equal
+    if not all(map(str.isdecimal, names)):
+        return False
+    steps = {int(b) - int(a) for a, b in pairwise(names)}
+    return len(steps) == 1 and steps != {0} and (len(names) > 2 or steps == {1})
 
 
 def _are_years(cells: list[str]) -> bool:
