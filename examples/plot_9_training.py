@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import torch
@@ -24,7 +25,7 @@ from tensorswitch.training import BEST, Learner, Rows, train
 
 split = load("digits").protocol()
 rows = Rows.from_numpy(split.train, split.train_labels)
-held = {
+held: Any = {
     "validation": Rows.from_numpy(split.validation, split.validation_labels),
     "test": Rows.from_numpy(split.test, split.test_labels),
 }

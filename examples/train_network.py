@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import torch
 from torch import distributed
@@ -24,7 +25,7 @@ from tensorswitch.models import mlp
 from tensorswitch.training import Learner, Rows, train
 
 
-def main(folder: str = "network", epochs: int = 5) -> None:
+def main(folder: str, epochs: int) -> None:
     """Train in a folder, which has checkpoints, the history and events for TensorBoard."""
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     if ranks > 1:
@@ -36,7 +37,7 @@ def main(folder: str = "network", epochs: int = 5) -> None:
     rows, validation, test = (Rows.from_numpy(x, y) for x, y in parts)
     network = mlp(64, 10, kind="ts-ibp-lrc", depth=2, width=16)
     learner = Learner(network, lr=0.05, batch_size=32 // ranks)
-    held = {"validation": validation, "test": test}
+    held: Any = {"validation": validation, "test": test}
     history = train(learner, rows, epochs=epochs, folder=folder, tensorboard=True, **held)
     if learner.rank == 0:
         best, first = history.best, history.epochs[0]
@@ -47,4 +48,4 @@ def main(folder: str = "network", epochs: int = 5) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2], *map(int, sys.argv[2:3]))
+    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 5)

@@ -436,5 +436,5 @@ def test_a_learner_without_a_chance_is_said_aloud(folder):
     lines = [[a, "rare" if i % 12 == 0 else "often"] for i, a in enumerate(random.normal(size=120))]
     data = write("noise.csv", ["a", "label"], lines)
     printed = " ".join(run("compare", "--data", data, "--methods", "linear").output.split())
-    assert "warning: linear model always predicts 'often', whatever the row" in printed
+    assert "warning: linear model predicts always 'often', whatever the row" in printed
     assert "No learner is clearly better than predicting always the most frequent class" in printed

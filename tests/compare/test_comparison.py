@@ -174,7 +174,7 @@ def test_a_learner_that_always_predicts_one_class_is_named(tmp_path):
     (tmp_path / "noise.csv").write_text("a,label\n" + rows)
     learners = {"far": KNeighborsClassifier(50), "linear": None}
     found = compare(load_problem(tmp_path / "noise.csv"), learners, tmp_path)
-    assert found.records[1].note == "always predicts 'often'"
+    assert found.records[1].note == "always 'often'"
     assert found.records[0].note == ""  # of a baseline that is no news
     words = (
         "No learner is clearly better than predicting always the most frequent class, 10.0 % error"

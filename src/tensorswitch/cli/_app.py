@@ -121,10 +121,11 @@ def load(data: str, target: str | None = None, ignore: Iterable[str] = (), **res
 
 def describe(problem: Problem) -> str:
     """Return size, kind and task of a problem in one line, and what was decided below it."""
+    rows: Any = problem.rows
     if problem.is_table:
-        kind = f"rows of {len(problem.rows.columns)} columns"
+        kind = f"rows of {len(rows.columns)} columns"
     else:
-        shape = " × ".join(map(str, problem.rows.shape[1:]))
+        shape = " × ".join(map(str, rows.shape[1:]))
         kind = f"images of {shape}" if problem.is_image else f"rows of {shape} features"
     classes = "" if problem.class_names is None else f" of {len(problem.class_names)} classes"
     first = f"{problem.name}: {len(problem):,} {kind}, {problem.task}{classes}"

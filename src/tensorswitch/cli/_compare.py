@@ -184,8 +184,8 @@ def _show(result: Any) -> None:
     for record in result.failed:
         cli.say(reason(record))
     for record in result.ranked:
-        if "always predicts" in record.note:
-            cli.say(f"warning: {record.label} {record.note}, whatever the row")
+        if "always " in record.note:
+            cli.say(f"warning: {record.label} predicts {record.note}, whatever the row")
     cli.out.print(conclusion(result), style="bold")
     cli.out.print(f"({how_measured(result)})")
     for name, text in legend(result).items():

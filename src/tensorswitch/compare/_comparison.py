@@ -80,14 +80,15 @@ def _column(problem: Problem, name: str) -> np.ndarray:
         raise ValueError(f"{problem.name} is not a table, so there is no column {name!r}")
     if name == problem.id_name and problem.row_names is not None:
         return np.array(problem.row_names)
-    if name in problem.rows.columns:
-        values = problem.rows[name].to_numpy()
+    frame: Any = problem.rows
+    if name in frame.columns:
+        values: np.ndarray = frame[name].to_numpy()
         return values if values.dtype.kind in "fiubM" else values.astype(str)
     if f"{name!r} numbers the rows and is left out" in problem.notes:
         return np.arange(len(problem))
     if name in problem.ignored:
         raise ValueError(f"{name!r} is left out of the rows, so it cannot divide them")
-    known = ", ".join(map(str, problem.rows.columns))
+    known = ", ".join(map(str, frame.columns))
     raise ValueError(f"{problem.name} has no column {name!r}; expected one of {known}")
 
 
@@ -188,7 +189,7 @@ class Record:
     def note(self) -> str:
         """The remark on the first fit; rather one that only one class is predicted."""
         notes = [r.note for r in self.results]
-        return next((n for n in notes if "always predicts" in n), notes[0] if notes else "")
+        return next((n for n in notes if "always " in n), notes[0] if notes else "")
 
     @property
     def summary(self) -> str:
@@ -381,8 +382,9 @@ def compare(
         how = f"{len(splits)} folds, each tested on rows that are later in {time!r}"
     elif group:
         how += f" with no value of {group!r} on both sides"
-        if group in problem.rows.columns:
-            rows = problem.rows.drop(columns=[group])
+        frame: Any = problem.rows
+        if group in frame.columns:
+            rows = frame.drop(columns=[group])
             problem = replace(problem, rows=rows, ignored=(*problem.ignored, group))
     elif repeats > 1:
         how = f"{repeats} times {folds or FOLDS}-fold cross-validation"
@@ -395,7 +397,7 @@ def compare(
     setting = Setting(problem.task, len(splits[0][0]), problem.is_image, seed)
     digest = hashlib.blake2b(digest_size=8)
     for part in (part for split in splits for part in split):
-        digest.update(np.ascontiguousarray(part, dtype=np.int64))
+        digest.update(part.astype(np.int64).tobytes())
     same = {"data": problem.fingerprint, "splits": digest.hexdigest(), **about}
     records = []
     for name, learner in chosen.items():

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +76,9 @@ def fit_learner(
 ) -> tuple[Predictor, Result]:
     """Fit a learner to the training rows of a split, and measure it on the others."""
     if learner.images:
-        rows = [RawImages()(problem.rows[places]) for places in split]
-        parts = Parts(rows[0], parts.train_target, rows[1], parts.test_target, RawImages())
+        raw: Any = RawImages()
+        inputs, test = (raw(problem.rows[places]) for places in split)
+        parts = Parts(inputs, parts.train_target, test, parts.test_target, raw)
     x, y = parts.train, parts.train_target
     notes = []
     if learner.most_rows is not None and len(y) > learner.most_rows:
@@ -151,7 +152,7 @@ def _measure(predictor: Predictor, result: Result, parts: Parts) -> None:
             notes.append("no probabilities, as some classes are not among the test rows")
     several = len(np.unique(truth)) > 1 and predictor.learner not in BASELINES
     if several and len(np.unique(found.codes)) == 1:
-        notes.append(f"always predicts {predictor.class_names[found.codes[0]]!r}")
+        notes.append(f"always {predictor.class_names[found.codes[0]]!r}")
     result.note = "; ".join(notes)
 
 
@@ -230,8 +231,9 @@ def train(
         predictor, result = fit(problem.split())
         if not holdout:
             every = np.arange(len(problem))
-            measured = {"interval": predictor.interval, "calibration": predictor.calibration}
-            predictor = replace(fit((every, every[:1]))[0], **measured)
+            whole = fit((every, every[:1]))[0]
+            whole.interval, whole.calibration = predictor.interval, predictor.calibration
+            predictor = whole
         if folder is not None:
             predictor.save(Path(folder) / MODEL)
     return predictor, result

@@ -264,7 +264,8 @@ def _title(example: Example, name: str) -> str:
 
 
 def _picture(comparison: Comparison, example: Example, names: list[str]) -> Markup:
-    rows, shares = comparison.problem.rows, example.shares
+    rows: Any = comparison.problem.rows
+    shares = example.shares
     if comparison.problem.is_image:
         maps = [(f"for {example.predicted}", shares)]
         if example.against is not None:
