@@ -169,6 +169,7 @@ def _show(result: Any) -> None:
         how_measured,
         legend,
         reason,
+        warnings_of,
     )
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
@@ -183,9 +184,8 @@ def _show(result: Any) -> None:
     cli.out.print(table)
     for record in result.failed:
         cli.say(reason(record))
-    for record in result.ranked:
-        if "always " in record.note:
-            cli.say(f"warning: {record.label} predicts {record.note}, whatever the row")
+    for warning in warnings_of(result):
+        cli.say(warning)
     cli.out.print(conclusion(result), style="bold")
     cli.out.print(f"({how_measured(result)})")
     for name, text in legend(result).items():

@@ -42,6 +42,7 @@ def train(
     """
     from tensorswitch._progress import progress_bar
     from tensorswitch.compare import train as run
+    from tensorswitch.compare._fitting import only_class
     from tensorswitch.compare._report import seconds
 
     given = cli.parameters(settings)
@@ -57,6 +58,8 @@ def train(
         )
     train_rows, test_rows = problem.split()
     note = f" ({result.note})" if result.note else ""
+    if only := only_class([result], problem.class_names):
+        cli.say(f"warning: {method} predicts {only}, whatever the row")
     cli.say(
         f"{method}{note}: {cli.measures(result.metrics)} on {len(test_rows):,} test rows, "
         f"fitted to {len(train_rows):,} in {seconds(result.fit_seconds)} s"

@@ -186,12 +186,6 @@ class Record:
         return float(np.mean([r.fit_seconds for r in self.results])) if self.results else math.nan
 
     @property
-    def note(self) -> str:
-        """The remark on the first fit; rather one that only one class is predicted."""
-        notes = [r.note for r in self.results]
-        return next((n for n in notes if "always " in n), notes[0] if notes else "")
-
-    @property
     def summary(self) -> str:
         """The result in a few words."""
         if self.failure is not None:

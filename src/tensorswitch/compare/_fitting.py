@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,6 @@ from sklearn.model_selection import GridSearchCV, ShuffleSplit, StratifiedShuffl
 from tensorswitch._checks import check_positive, check_seed
 from tensorswitch._files import make_folder, only_one
 from tensorswitch.compare._learners import (
-    BASELINES,
     LEARNERS,
     Learner,
     Setting,
@@ -150,10 +149,17 @@ def _measure(predictor: Predictor, result: Result, parts: Parts) -> None:
             predictor.calibration = Calibration.fit(outputs, truth, np.ones(len(truth)))
         else:
             notes.append("no probabilities, as some classes are not among the test rows")
-    several = len(np.unique(truth)) > 1 and predictor.learner not in BASELINES
-    if several and len(np.unique(found.codes)) == 1:
-        notes.append(f"always {predictor.class_names[found.codes[0]]!r}")
     result.note = "; ".join(notes)
+
+
+def only_class(results: Sequence[Result], names: Sequence[str] | None) -> str:
+    """Say which class is predicted for all test rows, if that is wrong for some; "" if several."""
+    if names is None or not results:
+        return ""
+    counts = np.sum([result.metrics["confusion"] for result in results], axis=0)
+    predicted = np.flatnonzero(counts.sum(0))
+    several = np.count_nonzero(counts.sum(1)) > 1
+    return f"always {names[predicted[0]]!r}" if len(predicted) == 1 and several else ""
 
 
 def train(

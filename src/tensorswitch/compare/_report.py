@@ -20,6 +20,7 @@ from markupsafe import Markup
 from tensorswitch._files import write_text
 from tensorswitch.compare._comparison import Comparison, Record, machine, model_path
 from tensorswitch.compare._explain import Example, examples
+from tensorswitch.compare._fitting import only_class
 from tensorswitch.compare._learners import LEGEND
 from tensorswitch.compare._metrics import number
 from tensorswitch.compare._predictor import load_predictor
@@ -61,22 +62,31 @@ def header(comparison: Comparison) -> list[str]:
 
 def cells(comparison: Comparison) -> list[list[str]]:
     """Return the table of a comparison as text, best learner first."""
-    numbers = comparison.problem.class_names is None
-    return [_row(record, numbers) for record in comparison.ranked]
+    return [_row(record, comparison.problem.class_names) for record in comparison.ranked]
 
 
-def _row(record: Record, numbers: bool) -> list[str]:
+def _row(record: Record, names: Sequence[str] | None) -> list[str]:
     time = seconds(record.seconds)
     if record.failure is not None or not record.results:
         state = "failed" if record.failure is not None else "not run"
-        return [record.label, state, *["–"] * (2 if numbers else 3), time, ""]
-    if numbers:
+        return [record.label, state, *["–"] * (2 if names is None else 3), time, ""]
+    notes = [record.results[0].note, "" if record.baseline else only_class(record.results, names)]
+    end = [time, "; ".join(note for note in notes if note)]
+    if names is None:
         values = [f"{record.mean('r2'):.3f}", *(number(record.mean(m)) for m in ("rmse", "mae"))]
-        return [record.label, *values, time, record.note]
+        return [record.label, *values, *end]
     loss, balanced = record.mean("log_loss"), 1 - record.mean("balanced_accuracy")
     text = "–" if math.isnan(loss) else f"{loss:.3f}"
     shares = ("–" if math.isnan(e) else f"{100 * e:.2f}" for e in (record.error, record.spread))
-    return [record.label, *shares, f"{100 * balanced:.2f}", text, time, record.note]
+    return [record.label, *shares, f"{100 * balanced:.2f}", text, *end]
+
+
+def warnings_of(comparison: Comparison) -> list[str]:
+    """Say which learners predict the same class for all rows."""
+    names = comparison.problem.class_names
+    learned = [r for r in comparison.ranked if not r.baseline]
+    said = ((record.label, only_class(record.results, names)) for record in learned)
+    return [f"warning: {label} predicts {what}, whatever the row" for label, what in said if what]
 
 
 def seconds(value: float) -> str:
