@@ -10,7 +10,7 @@ from tensorswitch.compare._fitting import train
 from tensorswitch.compare._learners import LEARNERS, Learner
 from tensorswitch.compare._metrics import Predictions
 from tensorswitch.compare._predictor import Predictor, load_predictor
-from tensorswitch.compare._problem import Parts, Problem, load_problem
+from tensorswitch.compare._problem import Problem, load_problem
 from tensorswitch.compare._report import write_report
 from tensorswitch.compare._rows import predict_rows
 
@@ -18,7 +18,6 @@ __all__ = [
     "LEARNERS",
     "Comparison",
     "Learner",
-    "Parts",
     "Predictions",
     "Predictor",
     "Problem",
