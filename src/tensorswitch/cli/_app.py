@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.text import Text
@@ -140,7 +141,7 @@ def load_problem(
 
 def describe_problem(problem: Problem) -> str:
     """Return size, kind and task of a problem in one line."""
-    if problem.is_table:
+    if not isinstance(problem.rows, np.ndarray):
         kind = f"rows of {len(problem.rows.columns)} columns"
     else:
         shape = " × ".join(map(str, problem.rows.shape[1:]))

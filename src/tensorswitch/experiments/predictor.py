@@ -164,7 +164,7 @@ class Predictor:
         ndarray
             The inputs.
         """
-        return self.front(rows if self.front.images else self.encoder(rows))  # type: ignore[arg-type]
+        return self.front(rows if self.front.images else self.encoder(rows))
 
     def predict(self, rows: Any) -> Predictions:
         """Predict rows.
