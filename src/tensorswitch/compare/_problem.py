@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -94,11 +94,6 @@ class Problem:
         ----------
         data : Dataset
             The data set.
-
-        Returns
-        -------
-        Problem
-            The problem.
         """
         rows = np.concatenate([data.train_images, data.test_images])
         target = np.concatenate([data.train_labels, data.test_labels])
@@ -114,17 +109,12 @@ class Problem:
         return TASKS[self.class_names is None]
 
     def row_name(self, row: int) -> str:
-        """Return what a row is called.
+        """Return what a row is called: its identifier, or its number in the file or its part.
 
         Parameters
         ----------
         row : int
             Its index.
-
-        Returns
-        -------
-        str
-            Its identifier or its number in the file, or in its part of a data set.
         """
         if self.row_names is not None:
             return f"row {self.row_names[row]}"
@@ -206,11 +196,6 @@ class Problem:
             Indices of the rows.
         components : int, optional
             Principal components to project rows of numbers on; tables are not projected.
-
-        Returns
-        -------
-        Parts
-            Inputs and targets.
         """
         encoder: TableEncoder | Preparation
         if isinstance(self.rows, np.ndarray):
@@ -316,6 +301,8 @@ def load_problem(
     if task not in (None, *TASKS):
         raise ValueError(f"task must be classification or regression, got {task!r}")
     path = Path(name)
+    options: dict[str, Any] = {"target": target, "ignore": [*ignore], "id_column": id_column}
+    options |= {"task": task, "sep": sep, "decimal": decimal, "dayfirst": dayfirst}
     if str(name) not in NAMES:
         if not str(name) or not path.exists():
             raise DataError(
@@ -330,10 +317,7 @@ def load_problem(
                     f"{path} has an unknown format; supported are tables (.csv, .tsv, .parquet, "
                     ".arrow), .npz, .npy and folders with images or IDX files"
                 )
-            how = {"sep": sep, "decimal": decimal, "dayfirst": dayfirst}
-            return _table_problem(path, target, [*ignore], id_column, task, **how)
-    options = {"target": target, "ignore": [*ignore], "id_column": id_column, "task": task}
-    options |= {"sep": sep, "decimal": decimal, "dayfirst": dayfirst}
+            return _table_problem(path, **options)
     if wrong := [option for option, value in options.items() if value]:
         raise DataError(
             f"{name} is not a table with named columns, so {wrong[0]} does not apply to it"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -40,26 +41,37 @@ class Preparation(NamedTuple):
     scale: np.ndarray | None = None
 
     @classmethod
-    def fit(cls, images: np.ndarray, components: int | None = None) -> Preparation:
+    def fit(
+        cls,
+        images: np.ndarray,
+        components: int | None = None,
+        *,
+        flat: bool = True,
+        scaled: bool = True,
+    ) -> Preparation:
         """Learn the preprocessing of training rows.
 
         Parameters
         ----------
         images : ndarray of shape (rows, channels, height, width) or (rows, features)
-            Images, or rows of a table, whose features are standardised.
+            Images or rows of features.
         components : int, optional
             Number of principal components to project on.
-
-        Returns
-        -------
-        Preparation
-            The preprocessing, which flattens images to rows.
+        flat : bool, default=True
+            Whether to flatten images to rows.
+        scaled : bool, default=True
+            Whether to divide features by their deviations.
         """
         x = _pixels(images)
-        centred = cls(x.mean(0), None, True, _scale(x) if images.ndim == 2 else None)
-        if components is None:
-            return centred
-        return centred._replace(basis=principal_components(centred(images), components))
+        mean, scale, basis = x.mean(0), None, None
+        x -= mean
+        if scaled and images.ndim == 2:
+            scale = _scale(x)
+            x /= scale
+        if components is not None:
+            rows = x.astype(np.float32, copy=False).reshape(len(x), -1)
+            basis = principal_components(rows, components)
+        return cls(mean, basis, flat, scale)
 
     def __call__(self, images: np.ndarray) -> np.ndarray:
         """Return the inputs of images of shape (rows, channels, height, width).
@@ -90,10 +102,9 @@ class Preparation(NamedTuple):
         if self.scale is not None:
             x /= self.scale
         x = x.astype(np.float32, copy=False)
-        if self.basis is not None:
-            projected: np.ndarray = x.reshape(len(x), -1) @ self.basis
-            return projected
-        return x.reshape(len(x), -1) if self.flat else x
+        if self.flat or self.basis is not None:
+            x = x.reshape(len(x), math.prod(x.shape[1:]))
+        return x if self.basis is None else x @ self.basis
 
     def state(self) -> dict[str, Any]:
         """Return mean, basis and scale."""
@@ -262,32 +273,14 @@ class Dataset:
                 "components and flat=False exclude each other: images projected on principal "
                 "components are rows of numbers"
             )
-        order, rows, kept = np.concatenate([train, held]), len(train) + len(held), len(train)
-        x, y = _pixels(self.train_images[order]), self.train_labels[order]
-        mean = x[:kept].mean(0)
-        x -= mean
-        scale = None
-        if x.ndim == 2 and self.encoder is None and self.train_images.dtype != np.uint8:
-            scale = _scale(x[:kept])
-            x /= scale
-        x = x.astype(np.float32, copy=False)
-        basis = None
-        if components is not None:
-            basis = principal_components(x[:kept].reshape(kept, -1), components)
-        preparation = Preparation(mean, basis, flat, scale)
-        if basis is not None:
-            x = x.reshape(rows, -1) @ basis
-        elif flat:
-            x = x.reshape(rows, -1)
-        return Split(
-            x[:kept],
-            y[:kept],
-            x[kept:],
-            y[kept:],
-            preparation(self.test_images),
-            self.test_labels,
-            preparation,
+        scaled = self.encoder is None and self.train_images.dtype != np.uint8
+        preparation = Preparation.fit(
+            self.train_images[train], components, flat=flat, scaled=scaled
         )
+        parts = self.train_images[train], self.train_images[held], self.test_images
+        x, held_x, test = map(preparation, parts)
+        y = self.train_labels
+        return Split(x, y[train], held_x, y[held], test, self.test_labels, preparation)
 
 
 def validation_split(

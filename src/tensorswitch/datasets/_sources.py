@@ -141,7 +141,8 @@ def load(name: str, *, extra: bool = False, download: bool = True) -> Dataset:
     if folder is None:
         raise DataError(_how_to_get(name, _files(name, extra)))
     source = SOURCES[name]
-    return Dataset(name, *source.read(folder, extra), source.class_names)
+    images, labels, test_images, test_labels = source.read(folder, extra)
+    return Dataset(name, images, labels, test_images, test_labels, source.class_names)
 
 
 def folders(name: str) -> list[Path]:

@@ -115,4 +115,5 @@ def _missing(values: np.ndarray) -> np.ndarray:
     """Return which values are None, NaN or NaT."""
     if values.dtype.kind == "O":
         return np.array([value is None or value != value for value in values], dtype=bool)
-    return np.isnat(values) if values.dtype.kind == "M" else np.isnan(values)
+    missing: np.ndarray = np.isnat(values) if values.dtype.kind == "M" else np.isnan(values)
+    return missing

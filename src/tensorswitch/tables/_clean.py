@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,23 +21,32 @@ FEW_WORDS = 30  # words that are better told apart than called missing
 ODD = 0.05  # share of cells that may be no numbers or dates where the others are
 _PLAIN = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?[iI]nf(?:inity)?"
 _POINTS = r"[1-9]\d{0,2}(?:\.\d{3})+"
-# The ways to write numbers: pattern, what separates thousands, the decimal sign, and a remark.
-_NUMBERS = {
-    "number": (_PLAIN, "", ".", ""),
-    "number .,": (
-        rf"[-+]?[1-9]\d{{0,2}}(?:,\d{{3}})+(?:\.\d+)?|{_PLAIN}",
+
+
+class Way(NamedTuple):
+    """How numbers are written: their pattern, what separates thousands, and the decimal sign."""
+
+    pattern: re.Pattern[str]
+    thousand: str
+    decimal: str
+    remark: str = ""
+
+
+NUMBERS = {
+    "number": Way(re.compile(_PLAIN), "", "."),
+    "number .,": Way(
+        re.compile(rf"[-+]?[1-9]\d{{0,2}}(?:,\d{{3}})+(?:\.\d+)?|{_PLAIN}"),
         *(",", ".", "commas separate thousands"),
     ),
-    "number ,": (  # where 1.234 is a thousand
-        rf"[-+]?\d+(?:,\d+)?(?:[eE][-+]?\d+)?|(?![-+]?{_POINTS}$)(?:{_PLAIN})",
+    "number ,": Way(  # where 1.234 is a thousand
+        re.compile(rf"[-+]?\d+(?:,\d+)?(?:[eE][-+]?\d+)?|(?![-+]?{_POINTS}$)(?:{_PLAIN})"),
         *("", ",", "commas are decimal"),
     ),
-    "number ,.": (
-        rf"[-+]?(?:{_POINTS}|\d{{1,3}})(?:,\d+)?",
+    "number ,.": Way(
+        re.compile(rf"[-+]?(?:{_POINTS}|\d{{1,3}})(?:,\d+)?"),
         *(".", ",", "commas are decimal, points separate thousands"),
     ),
 }
-NUMBERS = {way: (re.compile(pattern), *rest) for way, (pattern, *rest) in _NUMBERS.items()}
 DATES = {"date": None, "date dayfirst": True, "date monthfirst": False}
 WAYS = {way: way.partition(" ")[0] for way in (*NUMBERS, *DATES, "words")}
 _SIGNS = re.compile(r"([-+]?)\s*(?:[$€£¥₹]\s*)?([-+]?[^$€£¥₹%\s]+)\s*[$€£¥₹%]?")
