@@ -8,12 +8,12 @@ third panel, which the paper does not have, shows the filters without it:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from reproduction.experiment import Result
-from reproduction.figures import NoResultsError, look
+from reproduction.figures import DPI, NoResultsError, look
 from reproduction.records import Record
 from reproduction.running import FILTER_UNITS, untrained
 from reproduction.table1 import TITLES
@@ -28,6 +28,9 @@ CAPTION = (
     "random initialisation. For images of one channel, red is positive and blue negative."
 )
 UNITS, ACROSS, CLASSES = FILTER_UNITS, 8, 10
+LEVELS = 32  # of each colour
+WIDTH, HEIGHT, MARGIN = 600, 186, 20  # of a panel with its title, in pixels
+PANEL = (540, 132)  # twice the pixels of a mosaic of 16 images of 32 x 32
 PANELS = (
     ("ss", "backpropagation", False),
     ("ts-ibp", "inverted backpropagation", False),
@@ -57,12 +60,16 @@ def draw(records: Iterable[Record]) -> Figure:
             "run `python -m reproduction figure5` first"
         )
     with look():
-        figure = Figure(figsize=(13, 1.5 * len(data)))
-        rows = figure.subfigures(len(data), len(PANELS), squeeze=False)
-        for row, name in zip(rows, data, strict=True):
-            for panel, (method, title, learned) in zip(row, PANELS, strict=True):
+        figure = Figure(figsize=(WIDTH * len(PANELS) / DPI, HEIGHT * len(data) / DPI))
+        for row, name in enumerate(reversed(data)):
+            for column, (method, title, learned) in enumerate(PANELS):
                 if (name, method) in found:
-                    _panel(panel, found[name, method], f"{TITLES[name]}, {title}", learned)
+                    # In whole pixels, so that every weight is a square of them.
+                    left, bottom = column * WIDTH + MARGIN, row * HEIGHT + MARGIN
+                    place = left / WIDTH / len(PANELS), bottom / HEIGHT / len(data)
+                    size = PANEL[0] / WIDTH / len(PANELS), PANEL[1] / HEIGHT / len(data)
+                    axes = figure.add_axes((*place, *size))
+                    _panel(axes, found[name, method], f"{TITLES[name]}, {title}", learned)
     return figure
 
 
@@ -71,8 +78,9 @@ def _last_error(result: Result) -> float:
     return float(result.epochs[-1]["test_error"]) if result.epochs else result.best
 
 
-def _panel(panel: Figure, record: Record, title: str, learned: bool) -> None:
+def _panel(axes: Axes, record: Record, title: str, learned: bool) -> None:
     """Draw the filters of one network."""
+    axes.set_axis_off()
     result = record.result
     if result is None or result.filters is None or result.filter_shape is None:
         return
@@ -84,25 +92,36 @@ def _panel(panel: Figure, record: Record, title: str, learned: bool) -> None:
         title += f" ({100 * left.mean():.0f} % of the start remains)"
     else:
         title += f": error {100 * _last_error(result):.1f} %"
-    panel.suptitle(title, fontsize=9, y=0.99)
-    # Fixed positions, because matplotlib's layout engine differs in the last digits between runs,
-    # and equal figures should give equal files.
-    places: Any = {"left": 0.02, "right": 0.98, "bottom": 0.05, "top": 0.82}
-    grid = panel.subplots(
-        UNITS // ACROSS, ACROSS, gridspec_kw={**places, "wspace": 0.06, "hspace": 0.06}
-    )
-    images = weights.reshape(-1, *result.filter_shape).transpose(0, 2, 3, 1)
-    for axes, image in zip(grid.flat, images, strict=True):
-        _show(axes, image)
+    axes.set_title(title, fontsize=9)
+    colours = [coloured(w.reshape(result.filter_shape)) for w in weights]
+    # Without interpolation, SVG files hold the pixels of the filters and not those of the screen.
+    axes.imshow(mosaic(colours), interpolation="none")
 
 
-def _show(axes: Axes, image: np.ndarray) -> None:
-    """Draw a filter: red and blue for signs of one channel, colours around grey for three."""
-    bound = abs(image).max() or 1
-    # Without interpolation, SVG files hold the pixels of the filter and not those of the screen.
-    if image.shape[2] == 1:
-        signs: Any = {"cmap": "RdBu_r", "vmin": -bound, "vmax": bound}
-        axes.imshow(image[..., 0], interpolation="none", **signs)
+def coloured(weight: np.ndarray) -> np.ndarray:
+    """Return a filter of shape (channels, height, width) as colours of shape (height, width, 3).
+
+    One channel is red where it is positive and blue where it is negative, three are colours around
+    grey. Their 32 levels look like 256 and take half the space in files.
+    """
+    from matplotlib import colormaps
+
+    value = 0.5 + 0.5 * weight / (abs(weight).max() or 1)
+    if len(weight) == 1:
+        colours = colormaps["RdBu_r"](value[0])[..., :3]
     else:
-        axes.imshow(0.5 + 0.5 * image / bound, interpolation="none")
-    axes.set_axis_off()
+        colours = value.transpose(1, 2, 0)
+    return np.round((LEVELS - 1) * colours) / (LEVELS - 1)
+
+
+def mosaic(images: list[np.ndarray]) -> np.ndarray:
+    """Return images beside and below each other, with white gaps, as one."""
+    height, width, channels = images[0].shape
+    gap = max(1, width // 16)
+    rows, columns = len(images) // ACROSS, ACROSS
+    shape = rows * (height + gap) - gap, columns * (width + gap) - gap, channels
+    found = np.ones(shape)
+    for number, image in enumerate(images):
+        top, left = number // ACROSS * (height + gap), number % ACROSS * (width + gap)
+        found[top : top + height, left : left + width] = image
+    return found

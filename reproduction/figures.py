@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # A palette that is safe for common kinds of colour blindness (Okabe and Ito).
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#666666"
 KINDS = ("png", "svg")
+DPI = 150
 
 
 class NoResultsError(ValueError):
@@ -44,6 +45,18 @@ def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
         buffer = io.BytesIO()
         options: dict[str, Any] = {"metadata": {"Date": None}} if kind == "svg" else {}
         with look():
-            figure.savefig(buffer, format=kind, dpi=150, **options)
-        write(path, buffer.getvalue())
+            figure.savefig(buffer, format=kind, dpi=DPI, **options)
+        write(path, buffer.getvalue() if kind == "svg" else _small(buffer, figure))
     return paths
+
+
+def _small(png: io.BytesIO, figure: Figure) -> bytes:
+    """Return a PNG without transparency; of drawings, with a palette of 256 colours."""
+    from PIL import Image
+
+    image = Image.open(png).convert("RGB")
+    if not any(axes.images for axes in figure.axes):
+        image = image.quantize(256, dither=Image.Dither.NONE)
+    buffer = io.BytesIO()
+    image.save(buffer, "png", optimize=True)
+    return buffer.getvalue()

@@ -18,3 +18,8 @@ def test_it_is_written_as_png_and_svg(tmp_path):
     assert png.read_bytes().startswith(b"\x89PNG")
     assert "<svg" in svg.read_text()
     assert sorted(p.name for p in (tmp_path / "new").iterdir()) == ["figure2.png", "figure2.svg"]
+
+
+def test_equal_figures_give_equal_files(tmp_path):
+    first, second = (save_figure(figure2.draw(), tmp_path / name, "f") for name in "ab")
+    assert [p.read_bytes() for p in first] == [p.read_bytes() for p in second]
