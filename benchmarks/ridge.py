@@ -30,7 +30,7 @@ from benchmarks._measure import (
     print_table,
     side_by_side,
 )
-from tensorswitch.data import Split, folders, load
+from tensorswitch.datasets import Split, folders, load
 from tensorswitch.linear import Copies, Solution, Sums, draw_gates, solve, solve_matrix_free
 
 RESULTS = Path(__file__).parent / "results" / "ridge.md"

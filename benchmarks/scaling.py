@@ -27,7 +27,8 @@ from torch import Tensor, distributed
 from benchmarks._failures import run_tree
 from benchmarks._measure import describe
 from benchmarks._planning import OUTPUTS, Model, crossings, markdown, planned, sum_bytes
-from tensorswitch.data import DataError, load
+from tensorswitch.data import load
+from tensorswitch.datasets import DataError
 from tensorswitch.estimators import TSConvRidgeClassifier
 from tensorswitch.estimators._conv_ridge import ALPHAS
 from tensorswitch.features import as_images, learn_patch_bank

@@ -36,9 +36,10 @@ LAYERS = [
     "models",
     "training",
     "estimators",
-    "data",
     "datasets",
-    "experiments",
+    "tables",
+    "compare",
+    "data",
     "cli",
     "__main__",
 ]

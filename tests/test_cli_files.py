@@ -4,21 +4,18 @@ import csv
 import os
 import re
 import shutil
-import signal
-import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from tensorswitch.cli import app, main
-from tensorswitch.data import DataError, load_problem, read_table
-from tensorswitch.experiments.predictor import load_predictor
+from tensorswitch.compare import load_predictor, load_problem
+from tensorswitch.datasets import DataError
+from tensorswitch.tables import read_table
 
-METHODS = "linear,rr,ts-lrc"
-QUICK = ["--methods", METHODS, "--epochs", "2", "--width", "8"]
+QUICK = ["--methods", "linear,rr,ts-lrc", "--set", "rr.gates=8", "--set", "ts-lrc.max_iter=2"]
 
 
 @pytest.fixture(autouse=True)
@@ -84,20 +81,19 @@ def test_compare_says_what_it_does_and_reuses_what_is_done(folder):
     assert "target 'sold': 2 classes, so classification" in printed
     assert re.search(r"is best: [\d.]+ % error in [\d.]+ s; ", " ".join(printed.split()))
     assert "means of 5-fold cross-validation" in printed
-    assert "RR  one-pass ridge regression" in printed
-    table = printed[printed.index(" method") : printed.index("is best")]
+    assert "LRC linear rotation-compression" in printed
+    table = printed[printed.index(" learner") : printed.index("is best")]
     assert max(map(len, table.splitlines())) <= 80
     page = (folder / "c" / "report.html").read_text(encoding="utf-8")
     assert page.index("is best") < page.index("<table")
     assert "http" not in page  # the page is self-contained
-    assert "Filters" not in page
     assert page.count('<figure class="') == 6
     changed = {p: p.stat().st_mtime_ns for p in (folder / "c").glob("h-*.json")}
-    assert len(changed) == 3
+    assert len(changed) == 4
     again = run(*arguments, *QUICK, "--out", "c").output
-    assert "All 3 results are from an earlier run" in again
-    other = run(*arguments, *QUICK, "--epochs", "1", "--out", "c").output
-    assert "2 of 3 methods are done in c; continuing with the others" in other
+    assert "All 4 results are from an earlier run" in again
+    other = run(*arguments, *QUICK[:4], "--out", "c").output
+    assert "3 of 4 learners are done in c; continuing with the others" in other
     assert {p: p.stat().st_mtime_ns for p in changed} == changed
 
 
@@ -114,7 +110,7 @@ def test_a_regression_is_found_and_explained(folder):
 
 def test_a_method_that_fails_is_a_short_cell_with_the_reason_below(folder):
     data = houses(folder / "h.csv")
-    options = ["--target", "sold", "--methods", "linear,ss", "--lr", "1e30", "--epochs", "2"]
+    options = ["--target", "sold", "--methods", "linear,ss", "--set", "ss.learning_rate_init=1e30"]
     result = run("compare", "--data", data, *options, "--out", "c")
     assert result.exit_code == 1
     assert re.search(r"MLP SS +failed +–", result.output)
@@ -122,36 +118,14 @@ def test_a_method_that_fails_is_a_short_cell_with_the_reason_below(folder):
     assert (folder / "c" / "report.html").exists()
 
 
-@pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_control_c_keeps_what_is_done(folder):
-    data = houses(folder / "h.csv")
-    options = ["--data", data, "--target", "sold", "--out", "c", "--width", "8"]
-    command = [sys.executable, "-m", "tensorswitch", "compare", *options]
-    child = subprocess.Popen(
-        [*command, "--methods", "linear,ss", "--epochs", "100000"],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    deadline = time.monotonic() + 60
-    while not list(folder.glob("c/h-linear-*.json")) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.5)
-    child.send_signal(signal.SIGINT)
-    _, printed = child.communicate(timeout=60)
-    assert child.returncode == 130
-    assert "stopped; run the same command again to resume from c" in printed
-    done = run("compare", *options, "--methods", "linear,ss", "--epochs", "1").output
-    assert "1 of 2 methods are done in c; continuing with the others" in done
-
-
 @pytest.mark.parametrize("method", ["rr", "kernel-ridge", "svm-ts", "ts-lrc"])
 def test_train_then_predict_rows_with_and_without_the_target(folder, method):
     data = houses(folder / "h.csv")
-    small = ["--width", "8", "--epochs", "3"]
+    small = {"rr": ["--set", "gates=8"], "ts-lrc": ["--set", "max_iter=3"]}.get(method, [])
     arguments = ["--data", data, "--target", "sold", "--id", "key", "--ignore", "price"]
-    run("train", *arguments, "--method", method, *small, "--out", "r")
+    printed = run("train", *arguments, "--method", method, *small, "--out", "r").output
+    assert re.search(r"log-loss [\d.]+ on 36 test rows|balanced accuracy [\d.]+ % on 36", printed)
+    assert "Fitted again to all 120 rows" in printed
     new = houses(folder / "new.csv", 30, seed=1, header=("kind", "key", "size", "built"))
     result = run("predict", "r", new, "--out", "p.csv")
     assert "missing columns" not in result.output
@@ -171,7 +145,7 @@ def test_train_then_predict_rows_with_and_without_the_target(folder, method):
 def test_intervals_cover_nine_tenths(folder, method):
     data = houses(folder / "h.csv", 300)
     arguments = ["--data", data, "--target", "price", "--id", "key", "--ignore", "sold"]
-    run("train", *arguments, "--method", method, "--width", "16", "--epochs", "5", "--out", "r")
+    run("train", *arguments, "--method", method, "--holdout", "--out", "r")
     new = houses(folder / "new.csv", 300, seed=1)
     assert "R²" in run("evaluate", "r", new).output
     run("predict", "r", new, "--out", "p.csv")
@@ -265,7 +239,19 @@ def test_mistakes_end_in_one_line_that_says_where(folder, monkeypatch, capsys):
         (folder / f"{name}.csv").write_text(text)
         assert message in said("compare", "--data", f"{name}.csv")
         assert not (folder / f"compare-{name}").exists()
-    run("train", "--data", data, "--target", "sold", "--method", "rr", "--width", "4", "--out", "r")
+    run(
+        "train",
+        "--data",
+        data,
+        "--target",
+        "sold",
+        "--method",
+        "rr",
+        "--set",
+        "gates=4",
+        "--out",
+        "r",
+    )
     (folder / "other.csv").write_text("x,y\n1,2\n")
     assert "has none of the columns that the model was trained on" in said(
         "predict", "r", "other.csv", "--out", "p.csv"
@@ -294,7 +280,7 @@ def test_folders_of_pictures(folder, monkeypatch, capsys):
     data = pictures(folder / "pics")
     printed = run("compare", "--data", data, *QUICK, "--components", "8", "--out", "c").output
     assert "24 pictures as 32 × 32 colour" in printed
-    run("train", "--data", data, "--method", "rr", "--width", "4", "--out", "r")
+    run("train", "--data", data, "--method", "rr", "--set", "gates=4", "--out", "r")
     assert "error 0.00 %" in run("predict", "r", data, "--out", "p.csv").output
     with open("p.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -367,68 +353,11 @@ def test_images_of_two_channels_have_a_report(folder):
 def test_an_interval_in_units_of_a_deviation_needs_the_deviation(folder):
     run("train", "--data", houses(folder / "h.csv"), "--target", "price", "--out", "m")
     predictor = load_predictor(folder / "m")
-    rows = read_table(folder / "h.csv", dict(predictor.encoder.kinds))
+    rows = read_table(folder / "h.csv")[0]
     assert predictor.interval.scaled
     assert predictor.predict(rows).low is not None
     predictor.model.memory_gb = 1e-6  # too little for deviations
     assert predictor.predict(rows).low is None
-
-
-def test_a_model_of_a_file_is_an_estimator(folder):
-    run("train", "--data", houses(folder / "h.csv"), "--target", "price", "--out", "m")
-    code = "from tensorswitch.estimators import load_estimator as load; print(load('m/MODEL'))"
-    command = [sys.executable, "-c", code.replace("MODEL", "model.safetensors")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("TSKernelRidgeRegressor")
-
-
-def test_a_config_has_the_names_of_the_options(folder):
-    houses(folder / "h.csv")
-    settings = ('data = "h.csv"', 'target = "sold"', 'id = "key"', 'method = "rr"', 'out = "m"')
-    (folder / "s.toml").write_text("\n".join(settings))
-    assert "m/model.safetensors" in run("train", "--config", "s.toml").output
-
-
-@pytest.mark.parametrize("option", ["--optimizer", "--patience", "--device"])
-def test_options_of_networks_are_refused_by_other_methods(folder, option):
-    data = houses(folder / "h.csv")
-    result = run("train", "--data", data, "--target", "price", option, "3", "--out", "m")
-    assert result.exit_code == 2
-    assert f"{option} is for networks that classify" in " ".join(result.output.split())
-    assert not (folder / "m").exists()
-
-
-@pytest.mark.parametrize(
-    ("method", "options", "unused"),
-    [
-        ("kernel-ridge", ("--epochs", "--width"), "--width, --epochs"),
-        ("rr", ("--depth", "--width"), "--depth"),
-        ("rr", ("--width",), ""),
-    ],
-)
-def test_options_that_a_method_does_not_use_are_named(folder, method, options, unused):
-    data = houses(folder / "h.csv")
-    given = [word for option in options for word in (option, "3")]
-    arguments = ["--data", data, "--target", "price", "--method", method, "--out", "m"]
-    lines = run("train", *arguments, *given).output.splitlines()
-    expected = [f"  not used by {method}: {unused}"] if unused else []
-    assert [line for line in lines if "not used by" in line] == expected
-
-
-def test_two_methods_exclude_each_other(folder):
-    data = houses(folder / "h.csv")
-    result = run("train", "--data", data, "--method", "rr", "--kind", "ss", "--out", "m")
-    assert result.exit_code == 2
-    assert "--method rr and --kind ss exclude each other" in " ".join(result.output.split())
-    assert not (folder / "m").exists()
-
-
-def test_options_that_a_network_does_not_use_are_named(folder):
-    data = houses(folder / "h.csv")
-    given = ["--optimizer", "adam", "--momentum", "0.5", "--convolutions", "2", "--epochs", "1"]
-    arguments = ["--data", data, "--target", "sold", "--ignore", "price", "--kind", "ss"]
-    printed = run("train", *arguments, "--width", "4", *given, "--out", "m").output
-    assert "not used by ss mlp with adam: --momentum, --convolutions" in printed
 
 
 def test_labels_of_bytes_are_known_again(folder):
@@ -445,7 +374,7 @@ def test_predictions_have_all_their_digits(folder):
     data = write("ms.csv", ["x", "ms"], [[a, 1.7e12 + round(1e4 * a)] for a in x])
     run("train", "--data", data, "--target", "ms", "--method", "rr", "--out", "net")
     run("predict", "net", data, "--out", "found.csv")
-    found = read_table("found.csv").columns["prediction"]
+    found = read_table("found.csv")[0]["prediction"].astype(float)
     assert np.abs(found - 1.7e12 - 1e4 * x).std() < 1e3
 
 
@@ -458,9 +387,9 @@ def test_rows_of_a_report_have_their_numbers_or_names(folder):
     problem = load_problem(data, target="y", ignore=["key"])
     assert problem.row_name(0) == "row 10"
     assert load_problem("digits").row_name(1300) == "test row 43"
-    run("compare", "--data", data, "--ignore", "key", *QUICK[:1], "rr")
+    run("compare", "--data", data, "--ignore", "key", "--methods", "rr")
     rows = re.findall(
-        r"Row (\d+): said ([-\d.]+).*?right is ([-\d.]+)",
+        r"Row (\d+): predicted ([-\d.]+).*?right is ([-\d.]+)",
         (folder / "compare-gap" / "report.html").read_text(),
     )
     assert rows
@@ -477,10 +406,8 @@ def test_components_are_not_used_for_tables_and_commas_may_be_in_names(folder):
     assert "--ignore 'Price, EUR'" in printed.replace("\n", " ")
     assert "components 1" not in (folder / "compare-t" / "report.html").read_text()
     options = ["--data", data, "--method", "rr", "--components", "1", "--out", "net"]
-    assert "not used by rr: --components" in run("train", *options).output
-    (folder / "c.toml").write_text('ignore = "Price, EUR"\n')
-    run("train", "--config", "c.toml", "--data", data, "--method", "rr", "--out", "other")
-    assert [c.name for c in load_predictor("other").encoder.columns] == ["b"]
+    assert "--components is not used" in run("train", *options, "--ignore", "Price, EUR").output
+    assert load_predictor("net").encoder.input_names == ["b"]
 
 
 def test_info_of_a_regression(folder):
@@ -488,3 +415,26 @@ def test_info_of_a_regression(folder):
     printed = run("data", "info", "houses.csv", "--target", "price").output
     assert "regression" in printed
     assert re.search(r"price: .* to .*, median", printed)
+
+
+def test_groups_and_times_split_the_rows(folder):
+    x = np.random.default_rng(0).normal(size=100)
+    lines = [[f"p{i // 5}", i, a, a > 0] for i, a in enumerate(x)]
+    data = write("visits.csv", ["patient", "visit", "a", "well"], lines)
+    options = ["--data", data, "--methods", "linear", "--folds", "4"]
+    printed = run("compare", *options, "--group", "patient", "--out", "g").output
+    assert "'patient' keeps rows together and is not learned from" in printed
+    assert "no value of 'patient' on both sides" in " ".join(printed.split())
+    printed = run("compare", *options, "--time", "visit", "--out", "t").output
+    assert "4 folds, each tested on rows that are later in 'visit'" in " ".join(printed.split())
+    printed = run("compare", *options, "--repeats", "3", "--out", "r").output
+    assert "means of 3 times 4-fold cross-validation" in " ".join(printed.split())
+
+
+def test_a_learner_without_a_chance_is_said_aloud(folder):
+    random = np.random.default_rng(0)
+    lines = [[a, "rare" if i % 12 == 0 else "often"] for i, a in enumerate(random.normal(size=120))]
+    data = write("noise.csv", ["a", "label"], lines)
+    printed = " ".join(run("compare", "--data", data, "--methods", "linear").output.split())
+    assert "warning: linear model predicts always 'often', whatever the row" in printed
+    assert "No learner is clearly better than predicting always the most frequent class" in printed

@@ -11,10 +11,10 @@ from docs.builder.public import Module, documented, homes, part_of
 
 # In the order of the reference. What is not named here follows in alphabetical order.
 PARTS = {
-    "For tables, streams and images": ("estimators", "features", "explain", "data"),
-    "For networks": ("nn", "switched", "switches", "inverted", "models", "training", "history"),
+    "For tables, streams and images": ("estimators", "features", "explain", "datasets", "tables"),
+    "To compare and predict": ("compare", "data", "persistence"),
+    "For networks": ("nn", "switched", "switches", "inverted", "models", "training"),
     "Mathematics": ("algebra", "kernels", "kernel_ridge", "ridge"),
-    "Experiments": ("experiments",),
 }
 HEAD = """\
 Reference

@@ -11,7 +11,6 @@ Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087.
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     )
     from tensorswitch.switched import switched_linear
     from tensorswitch.switches import Routes
-
-__version__ = version("tensorswitch")
 
 __all__ = [
     "CompressedSwitching",
@@ -68,9 +65,11 @@ def __getattr__(name: str) -> Any:
         found = getattr(import_module(f"tensorswitch.{_HOMES[name]}"), name)
         globals()[name] = found  # so that the next use does not come here
         return found
+    if name == "__version__":
+        return import_module("importlib.metadata").version("tensorswitch")
     raise AttributeError(f"module 'tensorswitch' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     parts = (part.name for part in iter_modules(__path__) if not part.name.startswith("_"))
-    return sorted({*globals(), *_HOMES, *parts})
+    return sorted({*globals(), *_HOMES, *parts, "__version__"})

@@ -40,6 +40,12 @@ quick = {"data": "digits", "components": 8, "width": 8, "lr": 0.05}
 grid = [Experiment(method="ts-lrc", epochs=int(sys.argv[3]), **quick)]
 print([r.result.best if r.result else r.error for r in sweep(grid, Path(sys.argv[2]), jobs=1)])
 """
+COMPARE = """
+import torch
+from tensorswitch.compare import compare
+found = compare("digits", ["rr"], sys.argv[2], settings={"rr": {"gates": int(sys.argv[3])}})
+print([r.error for r in found.records], [r.failure for r in found.records])
+"""
 PLENTY = 10**9
 
 
@@ -88,3 +94,12 @@ def test_sweep(tmp_path):
     assert failed.returncode == 1 or "could not be written" in failed.stdout
     again = run(SWEEP.replace("jobs=1", "jobs=1, retry=True"), PLENTY, tmp_path / "full", 3)
     assert again.stdout == expected.stdout
+
+
+def test_comparison(tmp_path):
+    expected = run(COMPARE, PLENTY, tmp_path / "whole", 4)
+    assert expected.returncode == 0, expected.stderr
+    failed = run(COMPARE, 2500, tmp_path / "full", 4)  # room for records, not for the model
+    assert "could not be written" in failed.stdout + failed.stderr
+    assert run(COMPARE, PLENTY, tmp_path / "full", 4).stdout == expected.stdout
+    assert not list((tmp_path / "full").rglob(".*.part"))

@@ -12,43 +12,41 @@ from hypothesis import strategies as st
 
 from reproduction import Experiment, Record, experiments_from_toml, records_in, run_one
 from reproduction.records import compact
-from tensorswitch.data import DataError, load
-from tensorswitch.data.readers import (
-    read_cifar10,
-    read_idx,
-    read_npy,
-    read_npz,
-    read_svhn,
-)
-from tensorswitch.data.tables import read_table
+from tensorswitch import datasets
+from tensorswitch.data import load
+from tensorswitch.datasets import DataError
 from tensorswitch.models import load_model, mlp, save_model
 from tensorswitch.ridge import RidgeStatistics
+from tensorswitch.tables import read_table
+
+_files = datasets._files
+load_arrays, read_rows = datasets._arrays.load_arrays, datasets._arrays.read_rows
 
 
 def idx(folder):
     raw = b"\x00\x00\x08\x03" + np.array([5, 4, 4], ">u4").tobytes() + bytes(80)
     (folder / "a-ubyte").write_bytes(raw)
-    return folder / "a-ubyte", read_idx
+    return folder / "a-ubyte", _files.read_idx
 
 
 def idx_gz(folder):
     path, _ = idx(folder)
     (folder / "a.gz").write_bytes(gzip.compress(path.read_bytes()))
-    return folder / "a.gz", read_idx
+    return folder / "a.gz", _files.read_idx
 
 
 def npy(folder):
     np.save(folder / "a.npy", np.arange(12.0).reshape(3, 4))
-    return folder / "a.npy", read_npy
+    return folder / "a.npy", read_rows
 
 
 def npz(folder):
     np.savez(folder / "a.npz", x=np.ones((20, 3)), y=np.arange(20) % 2)
-    return folder / "a.npz", read_npz
+    return folder / "a.npz", _files.read_npz
 
 
 def own_npz(folder):
-    return npz(folder)[0], load
+    return npz(folder)[0], load_arrays
 
 
 def csv(folder):
@@ -59,13 +57,13 @@ def csv(folder):
 
 def mat(folder):
     scipy.io.savemat(folder / "a.mat", {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": [[1], [10]]})
-    return folder / "a.mat", read_svhn
+    return folder / "a.mat", _files.read_svhn
 
 
 def cifar(folder):
     (folder / "b").mkdir(exist_ok=True)
     (folder / "b" / "a.bin").write_bytes(bytes(2 * 3073))
-    return folder / "b" / "a.bin", lambda path: read_cifar10(path.parent, ["a.bin"])
+    return folder / "b" / "a.bin", lambda path: _files.read_cifar10(path.parent, ["a.bin"])
 
 
 def model(folder):

@@ -1,4 +1,4 @@
-"""Kill processes at random moments, a hundred times in all, and compare with undisturbed runs."""
+"""Kill processes at random moments, 130 times in all, and compare with undisturbed runs."""
 
 import os
 import random
@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from reproduction import Experiment, Sweep, sweep, with_fingerprints
+from tensorswitch.compare import compare
 from tensorswitch.ridge import RidgeStatistics
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")]
@@ -99,6 +100,36 @@ def test_saving_killed_thirty_times(tmp_path):
             assert loaded.rows == 50
     RidgeStatistics([torch.randn(16, 8)], 2).save(path)
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+COMPARE = """
+import sys
+from tensorswitch.compare import compare
+print("ready", flush=True)
+compare("digits", ["linear", "rr"], sys.argv[1], folds=3, settings={"rr": {"gates": 4}})
+print("done", flush=True)
+"""
+
+
+def test_comparisons_killed_thirty_times(tmp_path):
+    """What is done is not repeated, and the end is that of a run that was not killed."""
+    moments, kills, runs = random.Random(3), 0, 0
+    finished(tmp_path / "whole")
+    while kills < 30:
+        folder = tmp_path / f"killed{runs}"
+        if killed(COMPARE, folder, moments, 1.0):
+            runs += 1
+        else:
+            kills += 1
+    for folder in tmp_path.glob("killed*"):
+        assert finished(folder) == finished(tmp_path / "whole")
+        assert not list(folder.rglob(".*.part"))
+
+
+def finished(folder):
+    """Compare to the end; return the errors of each learner."""
+    found = compare("digits", ["linear", "rr"], folder, folds=3, settings={"rr": {"gates": 4}})
+    return {r.learner: [one.metrics["error"] for one in r.results] for r in found.records}
 
 
 GRID = [

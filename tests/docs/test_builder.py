@@ -35,7 +35,7 @@ def test_names_are_documented_where_they_are_defined():
     homes = public.homes()
     assert homes["tensorswitch.SwitchedLinear"] == "tensorswitch.nn.SwitchedLinear"
     assert homes["tensorswitch.ridge.draw_gates"] == "tensorswitch.switches.draw_gates"
-    assert homes["tensorswitch.models.networks.mlp"] == "tensorswitch.models.mlp"
+    assert homes["tensorswitch.models.mlp"] == "tensorswitch.models.mlp"
 
 
 def test_types_in_docstrings_lead_to_classes():

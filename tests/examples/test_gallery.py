@@ -94,3 +94,14 @@ def test_paper(printed):
     assert text.count("True") == 2
     scalar, *tensor = (float(found) for found in re.findall(r"([\d.]+) % wrong", text))
     assert max(tensor) < 40 < scalar
+
+
+def test_training(printed):
+    pytest.importorskip("tensorboard")
+    text = printed("training")
+    assert "8 epochs; the loss is that of a run without a pause: True" in text
+    assert "best.safetensors, checkpoint.safetensors, history.csv, history.json" in text
+    assert "refused: " in text
+    assert "4 epochs: " in text
+    errors = [float(found) for found in re.findall(r"([\d.]+) % wrong", text)]
+    assert errors[0] < 15

@@ -1,5 +1,9 @@
+import json
+import os
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,3 +37,24 @@ def test_the_transformer_runs_and_compiles(capsys):
 def test_the_transformer_learns(capsys):
     runpy.run_path(str(EXAMPLES / "transformer.py"))["main"]()
     assert errors(capsys.readouterr().out)[-1] < 50  # a guess is at 90
+
+
+def test_two_processes_do_what_one_does_with_the_doubled_batch(tmp_path):
+    pytest.importorskip("tensorboard")
+    program, python = str(EXAMPLES / "train_network.py"), [sys.executable]
+    ranks = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    for name, command in (("one", python), ("two", [*python, *ranks])):
+        done = subprocess.run(
+            [*command, program, str(tmp_path / name), "2"],
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("2 epochs: ") == 1
+        assert list((tmp_path / name).rglob("events.*"))
+    one, two = (json.loads((tmp_path / n / "history.json").read_text()) for n in ("one", "two"))
+    for a, b in zip(one, two, strict=True):
+        assert a["train_loss"] == pytest.approx(b["train_loss"], rel=1e-4)
+        assert a["test_error"] == pytest.approx(b["test_error"], abs=0.01)

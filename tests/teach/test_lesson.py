@@ -180,11 +180,11 @@ def test_a_lesson_without_a_model_is_not_saved(tmp_path):
 
 
 def test_exported_drawings_are_data(lesson, tmp_path):
-    from tensorswitch import data
+    from tensorswitch import compare
 
     path = tmp_path / "drawings.npz"
     path.write_bytes(lesson.npz())
-    found = data.load_problem(str(path))
+    found = compare.load_problem(str(path))
     assert len(found) == 16
     assert list(found.class_names) == sorted(SHAPES)
     assert found.is_image

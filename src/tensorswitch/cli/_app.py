@@ -1,27 +1,32 @@
-"""The app, its consoles, shared options and the handling of errors."""
+"""The app, its consoles, shared options and the handling of errors.
+
+Only commands import the library, inside their functions, so that help and version are immediate.
+"""
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from importlib.metadata import version as installed
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-import tensorswitch
-from tensorswitch import data as datasets
-from tensorswitch.data import Dataset, Problem
+if TYPE_CHECKING:
+    from tensorswitch.compare import Problem
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # boxes take twice the room
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
     help="Learn from tables and images with Tensor Switching, and compare with other learners.",
 )
 
@@ -42,40 +47,36 @@ out = _SafeConsole(markup=False, highlight=False, emoji=False)
 err = _SafeConsole(stderr=True, markup=False, highlight=False, emoji=False)
 say = partial(out.print, soft_wrap=True)  # never wraps paths
 
-Data = Annotated[
-    str,
-    typer.Option(
-        "--data",
-        "-d",
-        help="Name of a data set (see `tensorswitch data list`) or path of your own.",
-    ),
-]
-Target = Annotated[
-    str | None,
-    typer.Option(help="Column to predict; by default label, class, target or y, or the last one."),
-]
+
+def option(*names: str, metavar: str | None = None, help: str) -> Any:  # noqa: A002
+    """Return an option without its default in the help."""
+    return typer.Option(*names, metavar=metavar, help=help, show_default=False)
+
+
+Data = Annotated[str, option("--data", "-d", help="Data set, or path of your own [digits].")]
+Target = Annotated[str | None, option(metavar="COLUMN", help="What to predict [label, or last].")]
 Ignore = Annotated[
-    list[str] | None,
-    typer.Option(help="Column not to learn from; several with commas, or the option repeated."),
+    list[str] | None, option(metavar="COLUMNS", help="Not learned from; commas between.")
 ]
-Id = Annotated[
-    str | None,
-    typer.Option("--id", help="Column that identifies rows; it is kept in predictions."),
-]
-Task = Annotated[
-    str | None,
-    typer.Option(help="classification or regression; by default found from the target."),
-]
+Id = Annotated[str | None, option("--id", metavar="COLUMN", help="Names rows; not learned from.")]
+Task = Annotated[str | None, option(help="classification or regression [by the target].")]
 Components = Annotated[
-    int | None, typer.Option(help="Number of principal components; 0 keeps the pixels.")
+    int | None, option(metavar="N", help="Principal components of images; 0 for none.")
 ]
-Seed = Annotated[int, typer.Option(help="Seed of the weights and of the order of the rows.")]
+Set = Annotated[
+    list[str] | None, option("--set", metavar="NAME=VALUE", help="Parameter of the learner.")
+]
+Sep = Annotated[str | None, option(metavar="CHAR", help="Separator of columns [found].")]
+Decimal = Annotated[str | None, option(metavar="CHAR", help="Decimal mark, . or , [found].")]
+DayFirst = Annotated[
+    bool | None, option("--dayfirst/--monthfirst", help="Order in 3/4/2024 [found].")
+]
 
 
 def _version(wanted: bool) -> None:
     """Print the version and exit."""
     if wanted:
-        print(tensorswitch.__version__)
+        print(installed("tensorswitch"))
         raise typer.Exit
 
 
@@ -83,10 +84,7 @@ def _version(wanted: bool) -> None:
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
     version: Annotated[
-        bool,
-        typer.Option(
-            "--version", help="Show the version and exit.", is_eager=True, callback=_version
-        ),
+        bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_version)
     ] = False,
 ) -> None:
     """Handle the options that come before the command."""
@@ -94,64 +92,74 @@ def options(
 
 
 _state = {"debug": False}
-
-
 STOPPED = 130  # exit status after Ctrl-C, as shells have it
 
 
 @contextmanager
-def stoppable(folder: Path | None) -> Iterator[None]:
-    """Turn Ctrl-C into a message on how to resume, if there is a folder to resume from."""
+def stoppable(advice: str = "") -> Iterator[None]:
+    """Turn Ctrl-C into a message."""
     try:
         yield
     except KeyboardInterrupt:
-        how = f"; run the same command again to resume from {folder}" if folder else ""
-        err.print(f"stopped{how}")
+        err.print(f"stopped{advice}", soft_wrap=True)
         raise typer.Exit(STOPPED) from None
 
 
-def load(data: str) -> Dataset:
-    """Load a data set, exiting quietly on Ctrl-C."""
-    try:
-        return datasets.load(data)
-    except KeyboardInterrupt:
-        err.print("stopped while loading data")
-        raise typer.Exit(STOPPED) from None
+def reading(sep: str | None, decimal: str | None, dayfirst: bool | None) -> dict[str, Any]:
+    """Return the options for reading tables that were given."""
+    given = {"sep": sep, "decimal": decimal, "dayfirst": dayfirst}
+    return {name: value for name, value in given.items() if value is not None}
 
 
-def load_problem(
-    data: str,
-    target: str | None,
-    ignore: list[str] | None,
-    id_column: str | None,
-    task: str | None,
-) -> Problem:
+def load(data: str, target: str | None = None, ignore: Iterable[str] = (), **rest: Any) -> Problem:
     """Load rows and what is to be predicted, exiting quietly on Ctrl-C."""
-    options: dict[str, Any] = {"id_column": id_column, "task": task}
-    try:
-        return datasets.load_problem(data, target=target, ignore=ignore or (), **options)
-    except KeyboardInterrupt:
-        err.print("stopped while loading data")
-        raise typer.Exit(STOPPED) from None
+    from tensorswitch import compare
+
+    with stoppable(" while loading data"):
+        return compare.load_problem(data, target=target, ignore=list(ignore), **rest)
 
 
-def describe_problem(problem: Problem) -> str:
-    """Return size, kind and task of a problem in one line."""
-    if isinstance(problem.rows, datasets.Table):
-        kind = f"rows of {len(problem.rows.columns)} columns"
+def describe(problem: Problem) -> str:
+    """Return size, kind and task of a problem in one line, and what was decided below it."""
+    rows: Any = problem.rows
+    if problem.is_table:
+        kind = f"rows of {len(rows.columns)} columns"
     else:
-        shape = " × ".join(map(str, problem.rows.shape[1:]))
+        shape = " × ".join(map(str, rows.shape[1:]))
         kind = f"images of {shape}" if problem.is_image else f"rows of {shape} features"
     classes = "" if problem.class_names is None else f" of {len(problem.class_names)} classes"
-    return f"{problem.name}: {len(problem):,} {kind}, {problem.task}{classes}"
+    first = f"{problem.name}: {len(problem):,} {kind}, {problem.task}{classes}"
+    return "\n  ".join([first, *problem.notes])
 
 
-def describe(content: Dataset) -> str:
-    """Return size, shape and number of classes of a data set in one line."""
-    shape = " × ".join(map(str, content.train_images.shape[1:]))
-    kind = f"images of {shape}" if content.train_images.ndim == 4 else f"rows of {shape} features"
-    rows = f"{len(content.train_images)} training and {len(content.test_images)} test {kind}"
-    return f"{content.name}: {rows}, {len(content.class_names)} classes"
+def parameters(given: Iterable[str] | None) -> dict[str, Any]:
+    """Return the values of NAME=VALUE: literals of Python, true, false, none, or words."""
+    found: dict[str, Any] = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not (name.strip() and equals):
+            raise ValueError(f"--set needs NAME=VALUE, got {text!r}")
+        words = {"true": True, "false": False, "none": None}
+        try:
+            found[name.strip()] = words.get(value.lower(), value)
+            if value.lower() not in words:
+                found[name.strip()] = ast.literal_eval(value)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            pass  # a word
+    return found
+
+
+def measures(metrics: dict[str, Any]) -> str:
+    """Return the main measures in a line."""
+    from tensorswitch.compare._metrics import number
+
+    if "r2" in metrics:
+        return (
+            f"R² {metrics['r2']:.4f}, RMSE {number(metrics['rmse'])}, MAE {number(metrics['mae'])}"
+        )
+    loss = f", log-loss {metrics['log_loss']:.4f}" if "log_loss" in metrics else ""
+    balanced = f"balanced accuracy {100 * metrics['balanced_accuracy']:.2f} %"
+    return f"accuracy {100 * metrics['accuracy']:.2f} %, {balanced}{loss}"
 
 
 def _stop() -> NoReturn:
@@ -161,20 +169,17 @@ def _stop() -> NoReturn:
     os._exit(STOPPED)
 
 
+def wait_quietly() -> None:
+    """Let OpenMP's threads sleep while they wait: spinning slows down whoever shares the cores."""
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+        os.environ.setdefault("KMP_BLOCKTIME", "0")
+
+
 def main() -> None:
     """Run the command line, printing errors in one line (or as tracebacks with --debug)."""
-    from tensorswitch.training import DivergedError
-
-    known: Any = (
-        ValueError,
-        TypeError,
-        OSError,
-        ImportError,
-        MemoryError,
-        RuntimeError,
-        AssertionError,
-        DivergedError,
-    )
+    wait_quietly()
+    known = ValueError, TypeError, OSError, ImportError, MemoryError, RuntimeError, AssertionError
     try:
         app()
     except KeyboardInterrupt:
@@ -186,6 +191,7 @@ def main() -> None:
     except known as error:
         if _state["debug"]:
             raise
+        text = " ".join(str(error).split()) or type(error).__name__
         err.print("error: ", style="red", end="")
-        err.print(str(error) or type(error).__name__, markup=False, highlight=False, soft_wrap=True)
+        err.print(text, soft_wrap=True)
         sys.exit(1)

@@ -15,94 +15,95 @@ from rich.box import SIMPLE_HEAD
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tensorswitch._files import make_folder
-from tensorswitch._progress import clock
-from tensorswitch.cli._app import (
-    Components,
-    Data,
-    Id,
-    Ignore,
-    Seed,
-    Target,
-    Task,
-    app,
-    describe_problem,
-    err,
-    load_problem,
-    out,
-    say,
-    stoppable,
-)
-from tensorswitch.data import Table as DataTable
-
-Depth = Annotated[int | None, typer.Option(help="Number of hidden layers.")]
-Width = Annotated[int | None, typer.Option(help="Units (gates) per layer.")]
-Epochs = Annotated[int | None, typer.Option(help="Passes over the data.")]
-Rate = Annotated[float | None, typer.Option("--lr", help="Learning rate of networks.")]
-Batch = Annotated[int | None, typer.Option(help="Rows per step.")]
+from tensorswitch.cli import _app as cli
 
 
-@app.command()
+@cli.app.command()
 def compare(
-    data: Data = "digits",
-    target: Target = None,
-    ignore: Ignore = None,
-    id_column: Id = None,
-    task: Task = None,
-    folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="Output folder, by default compare-NAME; interrupted runs resume."
-        ),
-    ] = None,
+    data: cli.Data = "digits",
+    target: cli.Target = None,
+    ignore: cli.Ignore = None,
+    id_column: cli.Id = None,
+    task: cli.Task = None,
     methods: Annotated[
-        str | None, typer.Option(help="Comma-separated methods; by default all that suit.")
+        str | None, cli.option(metavar="NAMES", help="all, or some with commas [a few].")
     ] = None,
-    depth: Depth = None,
-    width: Width = None,
-    epochs: Epochs = None,
-    lr: Rate = None,
-    batch_size: Batch = None,
-    components: Components = None,
-    seed: Seed = 0,
+    settings: Annotated[
+        list[str] | None,
+        cli.option("--set", metavar="LEARNER.NAME=VALUE", help="Parameter of a learner."),
+    ] = None,
+    folds: Annotated[int | None, cli.option(metavar="N", help="Cross-validate in N folds.")] = None,
+    repeats: Annotated[int, cli.option(metavar="N", help="Draw the folds N times.")] = 1,
+    group: Annotated[
+        str | None, cli.option(metavar="COLUMN", help="Keeps its values within one fold.")
+    ] = None,
+    time_column: Annotated[
+        str | None, cli.option("--time", metavar="COLUMN", help="Tests on later rows.")
+    ] = None,
+    components: cli.Components = None,
+    seed: Annotated[int, cli.option(metavar="N", help="Seed of all learners.")] = 0,
+    folder: Annotated[
+        Path | None, cli.option("--out", "-o", help="Folder; what is done there is kept.")
+    ] = None,
+    sep: cli.Sep = None,
+    decimal: cli.Decimal = None,
+    dayfirst: cli.DayFirst = None,
 ) -> None:
     """Compare learners on your data; print a table and write report.html."""
-    from tensorswitch.experiments.comparison import compare as run
-    from tensorswitch.experiments.comparison import prepare
-    from tensorswitch.experiments.report import write_report
+    from tensorswitch._files import make_folder
+    from tensorswitch.compare import compare as run
+    from tensorswitch.compare import write_report
+    from tensorswitch.compare._comparison import model_path
 
-    problem = load_problem(data, target, ignore, id_column, task)
-    given: dict[str, Any] = {
-        "depth": depth,
-        "width": width,
-        "epochs": epochs,
-        "lr": lr,
-        "batch_size": batch_size,
-        "components": components,
-        "seed": seed,
-    }
-    folder = folder or Path(f"compare-{problem.name}")
-    chosen = [m.strip() for m in methods.split(",")] if methods is not None else None
-    _, records = prepare(problem, folder, chosen, **given)  # raises before anything is written
+    options = {"id_column": id_column, "task": task, **cli.reading(sep, decimal, dayfirst)}
+    problem = cli.load(data, target, [n for n in ignore or () if n != group], **options)
+    given: dict[str, dict[str, Any]] = {}
+    for name, value in cli.parameters(settings).items():
+        learner, dot, parameter = name.partition(".")
+        if not dot:
+            raise ValueError(f"--set of compare needs LEARNER.NAME=VALUE, got {name!r}")
+        given.setdefault(learner, {})[parameter] = value
+    result = run(  # what is wrong is said before anything is written
+        problem,
+        methods,
+        folder,
+        settings=given,
+        folds=folds,
+        repeats=repeats,
+        group=group,
+        time=time_column,
+        components=components,
+        seed=seed,
+        run=False,
+    )
+    folder = result.folder
     make_folder(folder)
-    say(describe_problem(problem))
-    for note in problem.notes:
-        say(f"  {note}")
-    if components and isinstance(problem.rows, DataTable):
-        say("  --components is not used: columns of tables are not projected")
-    _say_what_is_done(records, folder)
-    with stoppable(folder), _watching(records) as watch:
-        result = run(problem, folder, methods=chosen, watch=watch, **given)
+    cli.say(cli.describe(problem))
+    if components and problem.is_table:
+        cli.say("  --components is not used: columns of tables are not projected")
+    if group:
+        cli.say(f"  {group!r} keeps rows together and is not learned from")
+    _say_what_is_done(result.records, folder)
+    advice = f"; run the same command again to resume from {folder}"
+    with cli.stoppable(advice), _watching(result.records) as watch:
+        result.run(watch)
     _show(result)
     write_report(result, folder / "report.html", shlex.join(["tensorswitch", *sys.argv[1:]]))
-    say(f"Report: {folder / 'report.html'}")
-    own = next((r for r in result.ranked if result.model_path(r).exists()), None)
+    cli.say(f"Report: {folder / 'report.html'}")
+    own = next((r for r in result.ranked if model_path(folder, r).exists()), None)
     if own is not None and data != problem.name:
         same = {"--target": problem.target_name, "--id": id_column, "--task": task}
-        options = [word for name, value in same.items() if value for word in (name, value)]
-        options += [word for name in ignore or () for word in ("--ignore", name)]
-        command = ["train", "--data", data, *options, "--method", own.method, "--out", "run"]
-        say(f"Next: tensorswitch {shlex.join(command)}; tensorswitch predict run NEW_FILE")
+        same |= {"--sep": sep, "--decimal": decimal}
+        words = [word for name, value in same.items() if value for word in (name, value)]
+        words += [
+            word
+            for name in (*(ignore or ()), *([group] if group else []))
+            for word in ("--ignore", name)
+        ]
+        if dayfirst is not None:
+            words.append("--dayfirst" if dayfirst else "--monthfirst")
+        command = ["train", "--data", data, *words, "--method", own.learner, "--out", "run"]
+        cli.say(f"Next: tensorswitch {shlex.join(command)}; tensorswitch predict run NEW_FILE")
     if result.failed:
         raise typer.Exit(1)
 
@@ -113,17 +114,19 @@ def _say_what_is_done(records: list[Any], folder: Path) -> None:
     if len(done) == len(records):
         dates = sorted(r.made.get("date", "")[:16].replace("T", " ") for r in done)
         when = f"an earlier run ({dates[-1]})"
-        say(f"All {len(done)} results are from {when}; delete {folder} to repeat it")
+        cli.say(f"All {len(done)} results are from {when}; delete {folder} to repeat it")
     elif done or any(r.results for r in records):
-        many = f"{len(done)} of {len(records)} methods"
-        say(f"{many} are done in {folder}; continuing with the others")
+        many = f"{len(done)} of {len(records)} learners"
+        cli.say(f"{many} are done in {folder}; continuing with the others")
     else:
-        say(f"Writing results to {folder}")
+        cli.say(f"Writing results to {folder}")
 
 
 @contextmanager
 def _watching(records: list[Any]) -> Iterator[Callable[[str, int, int, str], None]]:
-    """Show a bar for the running method, and one for all with the remaining time."""
+    """Show a bar for the running learner, and one for all with the remaining time."""
+    from tensorswitch._progress import clock
+
     left = [r for r in records if not r.complete]
     start = time.monotonic()
     columns = [
@@ -132,53 +135,58 @@ def _watching(records: list[Any]) -> Iterator[Callable[[str, int, int, str], Non
         TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
     ]
-    labels = {r.method: r.label for r in records}
-    work = {r.method: 0.0 for r in left}
-    with Progress(*columns, console=err, disable=not left) as bars:
-        whole = bars.add_task("all methods", total=len(left) or 1, note="")
+    labels = {r.learner: r.label for r in records}
+    work = {r.learner: 0.0 for r in left}
+    with Progress(*columns, console=cli.err, disable=not left) as bars:
+        whole = bars.add_task("all learners", total=len(left) or 1, note="")
         tasks: dict[str, Any] = {}
 
-        def watch(method: str, done: int, total: int, note: str) -> None:
-            if method not in work:
+        def watch(learner: str, done: int, total: int, note: str) -> None:
+            if learner not in work:
                 return
-            if method not in tasks:
-                tasks[method] = bars.add_task(labels[method], total=None, note=note)
+            if learner not in tasks:
+                tasks[learner] = bars.add_task(labels[learner], total=None, note=note)
             finished = done >= total
             # A single fit reports no progress, so its bar pulses.
             known = total if total > 1 or finished else None
-            bars.update(tasks[method], total=known, completed=done, note=note)
-            work[method] = done / total
+            bars.update(tasks[learner], total=known, completed=done, note=note)
+            work[learner] = done / total
             spent, share = time.monotonic() - start, sum(work.values()) / len(work)
             rest = f"about {clock(spent / share * (1 - share))} left" if share else ""
             bars.update(whole, completed=sum(work.values()), note="" if share >= 1 else rest)
             if finished:
-                bars.stop_task(tasks[method])
+                bars.stop_task(tasks[learner])
 
         yield watch
 
 
 def _show(result: Any) -> None:
-    """Print the table with its conclusion, legend and the reasons of failures."""
-    from tensorswitch.experiments.summary import (
+    """Print the table with its conclusion, legend, warnings and the reasons of failures."""
+    from tensorswitch.compare._report import (
         cells,
         conclusion,
         header,
         how_measured,
         legend,
         reason,
+        warnings_of,
     )
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    names = header(result)
+    names, rows = header(result), cells(result)
+    if not any(row[-1] for row in rows):  # there are no notes
+        names, rows = names[:-1], [row[:-1] for row in rows]
     for i, name in enumerate(names):
-        side: Any = "left" if i in (0, len(names) - 1) else "right"
-        table.add_column(name, justify=side, no_wrap=i < len(names) - 1)
-    for row in cells(result):
+        side: Any = "left" if i == 0 or name == "note" else "right"
+        table.add_column(name, justify=side, no_wrap=name != "note")
+    for row in rows:
         table.add_row(*row)
-    out.print(table)
+    cli.out.print(table)
     for record in result.failed:
-        say(reason(record))
-    out.print(conclusion(result), style="bold")
-    out.print(f"({how_measured(result)})")
+        cli.say(reason(record))
+    for warning in warnings_of(result):
+        cli.say(warning)
+    cli.out.print(conclusion(result), style="bold")
+    cli.out.print(f"({how_measured(result)})")
     for name, text in legend(result).items():
-        out.print(f"  {name:4}{text}")
+        cli.out.print(f"  {name:4}{text}")

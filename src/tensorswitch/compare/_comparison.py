@@ -1,0 +1,408 @@
+"""A comparison of learners: the same rows for all, and one record for each.
+
+An interrupted comparison can be resumed: finished learners, and finished folds of unfinished ones,
+are not repeated.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import math
+import platform
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import torch
+from sklearn import model_selection
+
+from tensorswitch._checks import check_positive, check_seed
+from tensorswitch._files import make_folder, only_one, write_text
+from tensorswitch.compare._fitting import Result, default_components, fit_learner
+from tensorswitch.compare._learners import BASELINES, Learner, Setting, build, chosen_learners
+from tensorswitch.compare._predictor import can_save
+from tensorswitch.compare._problem import Parts, Problem, load_problem
+
+MODELS = "models"
+FOLDS = 5
+Split = tuple[np.ndarray, np.ndarray]
+Watch = Callable[[str, int, int, str], None]
+
+
+def divided(
+    problem: Problem, folds: int | None, repeats: int, group: str | None, time: str | None
+) -> list[Split]:
+    """Return training and test rows of each fold, by one of scikit-learn's splitters."""
+    count, every = folds or FOLDS, np.arange(len(problem))
+    check_positive(repeats=repeats)
+    if count < 2:
+        raise ValueError(f"folds must be at least 2, got {folds}")
+    if (group and time) or (repeats > 1 and (group or time)):
+        raise ValueError("group, time and repeats exclude each other")
+    if not (folds or repeats > 1 or group or time):
+        return problem.splits()
+    if count > len(every):
+        raise ValueError(f"{count} folds need as many rows, but there are {len(every)}")
+    if time:
+        order = np.argsort(_column(problem, time), kind="stable")
+        parts = model_selection.TimeSeriesSplit(count).split(every)
+        return [(order[train], order[test]) for train, test in parts]
+    target = None if problem.class_names is None else problem.target
+    groups, kind = None, "KFold" if target is None else "StratifiedKFold"
+    options: dict[str, Any] = {"n_splits": count, "random_state": 0}
+    if group:
+        groups = np.unique(_column(problem, group), return_inverse=True)[1]
+        kind = "GroupKFold" if target is None else "StratifiedGroupKFold"
+        options["shuffle"] = True
+        if groups.max() + 1 < count:
+            found = f"{group!r} has {groups.max() + 1} values"
+            raise ValueError(f"{count} folds need as many groups, but {found}")
+    else:
+        if target is not None and np.bincount(target).max() < count:
+            target, kind = None, "KFold"
+        kind, options["n_repeats"] = f"Repeated{kind}", repeats
+    splitter = getattr(model_selection, kind)(**options)
+    with warnings.catch_warnings():  # classes of fewer rows are in some of the folds
+        warnings.simplefilter("ignore", UserWarning)
+        return list(splitter.split(every, target, groups))
+
+
+def _column(problem: Problem, name: str) -> np.ndarray:
+    """Return a column as numbers, dates or text, which can be compared."""
+    if not problem.is_table:
+        raise ValueError(f"{problem.name} is not a table, so there is no column {name!r}")
+    if name == problem.id_name and problem.row_names is not None:
+        return np.array(problem.row_names)
+    frame: Any = problem.rows
+    if name in frame.columns:
+        values: np.ndarray = frame[name].to_numpy()
+        return values if values.dtype.kind in "fiubM" else values.astype(str)
+    if f"{name!r} numbers the rows and is left out" in problem.notes:
+        return np.arange(len(problem))
+    if name in problem.ignored:
+        raise ValueError(f"{name!r} is left out of the rows, so it cannot divide them")
+    known = ", ".join(map(str, frame.columns))
+    raise ValueError(f"{problem.name} has no column {name!r}; expected one of {known}")
+
+
+def machine() -> dict[str, Any]:
+    """Return processor, threads, cores and versions, which times depend on."""
+    model = platform.processor() or platform.machine()
+    if (cpuinfo := Path("/proc/cpuinfo")).exists():
+        lines = (line.split(":") for line in cpuinfo.read_text().splitlines() if ":" in line)
+        model = next((v.strip() for k, v, *_ in lines if k.strip() == "model name"), model)
+    about = {"machine": model, "threads": torch.get_num_threads(), "cores": joblib.cpu_count()}
+    return {**about, "torch": torch.__version__, "python": platform.python_version()}
+
+
+@dataclass
+class Record:
+    """The results of one learner, one for each split of the rows, in a file of its own.
+
+    ``name`` is that of the file and has a hash of the ``settings`` that the results depend on;
+    ``label`` and ``about`` are what tables and the report call the learner.
+    """
+
+    name: str
+    learner: str
+    label: str
+    about: str
+    own: bool
+    settings: dict[str, Any]
+    folds: int
+    results: list[Result] = field(default_factory=list)
+    failure: str | None = None
+    made: dict[str, Any] = field(default_factory=dict)
+
+    def read(self, folder: Path) -> Record:
+        """Take over the results of an earlier run; its failures are forgotten."""
+        path = folder / f"{self.name}.json"
+        if not path.exists():
+            return self
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            self.results = [Result(**entry) for entry in content["results"]]
+            if not all(isinstance(r.metrics["error"], float | int) for r in self.results):
+                raise TypeError("errors must be numbers")
+            self.made = dict(content["made"])
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(
+                f"{path} is not a valid result of a comparison ({error}); "
+                "delete it to run the learner again"
+            ) from error
+        return self
+
+    def write(self, folder: Path) -> None:
+        """Write the record, atomically."""
+        now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+        self.made = {"date": now, **machine()}
+        write_text(folder / f"{self.name}.json", json.dumps(asdict(self)))
+
+    @property
+    def complete(self) -> bool:
+        """Whether all splits are done."""
+        return len(self.results) == self.folds
+
+    @property
+    def baseline(self) -> bool:
+        """Whether nothing is learned."""
+        return self.learner in BASELINES
+
+    @property
+    def error(self) -> float:
+        """Mean test error: the share of wrong rows, or 1 − R²; NaN if the learner failed."""
+        return self.mean("error") if self.complete else math.nan
+
+    def mean(self, measure: str) -> float:
+        """Return the mean of a measure over the splits where it is defined, or NaN."""
+        known = self._known(measure)
+        return float(np.mean(known)) if known else math.nan
+
+    def _known(self, measure: str) -> list[float]:
+        values = (r.metrics.get(measure) for r in self.results)
+        return [v for v in values if v is not None and not math.isnan(v)]
+
+    @property
+    def spread(self) -> float:
+        """Standard error of the error; NaN for one split of a regression."""
+        errors = self._known("error")
+        if len(errors) > 1:
+            return float(np.std(errors, ddof=1) / math.sqrt(len(errors)))
+        if self.results and "confusion" in self.results[0].metrics:
+            rows = int(np.sum(self.results[0].metrics["confusion"]))
+            return math.sqrt(max(self.error * (1 - self.error), 0.0) / rows)
+        return math.nan
+
+    @property
+    def seconds(self) -> float:
+        """Mean time of a fit."""
+        return float(np.mean([r.fit_seconds for r in self.results])) if self.results else math.nan
+
+    @property
+    def summary(self) -> str:
+        """The result in a few words."""
+        if self.failure is not None:
+            return "failed"
+        if not self.results:
+            return ""
+        if "r2" in self.results[0].metrics:
+            return f"R² {self.mean('r2'):.3f}"
+        return f"{100 * self.mean('error'):.1f} % error"
+
+
+def model_path(folder: Path, record: Record) -> Path:
+    """Return where the model of the first split is, if it is of this library."""
+    return folder / MODELS / f"{record.name}.safetensors"
+
+
+@dataclass
+class Comparison:
+    """Results of several learners on one problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    learners : dict of str to Learner
+        The learners by name.
+    records : list of Record
+        One record per learner.
+    splits : list of tuple of ndarray
+        Training and test rows.
+    folder : Path
+        Where the records are, with the models of the first split in ``models``.
+    about : dict
+        ``components``, ``seed`` and, by name of the learner, ``settings``.
+    how : str
+        How the rows were divided, if there are several splits.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tensorswitch.compare import compare
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = compare("digits", ["linear"], folder)
+    >>> [record.label for record in found.ranked]
+    ['linear model', 'most frequent class']
+    """
+
+    problem: Problem
+    learners: dict[str, Learner]
+    records: list[Record]
+    splits: list[Split]
+    folder: Path
+    about: dict[str, Any]
+    how: str
+
+    @property
+    def ranked(self) -> list[Record]:
+        """The records, least error first; those that failed are last."""
+        return sorted(self.records, key=lambda r: math.inf if math.isnan(r.error) else r.error)
+
+    @property
+    def failed(self) -> list[Record]:
+        """The records of learners that failed."""
+        return [r for r in self.records if r.failure is not None]
+
+    def run(self, watch: Watch | None = None) -> None:
+        """Run what is not done, writing each record after each fold.
+
+        Parameters
+        ----------
+        watch : callable, optional
+            Called as ``watch(name, done, total, note)`` before and after every fit.
+        """
+        make_folder(self.folder / MODELS)
+        tell = watch or (lambda *_: None)
+        encoded: dict[int, Parts] = {}
+        with only_one(self.folder):
+            for record in self.records:
+                tell(record.learner, len(record.results), record.folds, record.summary)
+                if not record.complete:
+                    self._run(record, partial(tell, record.learner), encoded)
+                tell(record.learner, record.folds, record.folds, record.summary)
+
+    def _run(
+        self, record: Record, tell: Callable[[int, int, str], None], encoded: dict[int, Parts]
+    ) -> None:
+        given = self.about["settings"].get(record.learner, {})
+        record.failure = None
+        for fold in range(len(record.results), record.folds):
+            try:
+                if fold not in encoded:
+                    components = self.about["components"]
+                    encoded[fold] = self.problem.parts(*self.splits[fold], components)
+                predictor, result = fit_learner(
+                    record.learner,
+                    self.learners[record.learner],
+                    self.problem,
+                    self.splits[fold],
+                    given,
+                    self.about["seed"],
+                    encoded[fold],
+                )
+                if fold == 0 and can_save(predictor.model):
+                    predictor.save(model_path(self.folder, record))
+            except Exception as reason:
+                record.failure = f"{type(reason).__name__}: {reason}"
+                record.write(self.folder)
+                return
+            record.results.append(result)
+            record.write(self.folder)
+            tell(fold + 1, record.folds, record.summary)
+
+
+def compare(
+    data: Any,
+    learners: str | Iterable[str] | Mapping[str, Any] | None = None,
+    folder: str | Path | None = None,
+    *,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    folds: int | None = None,
+    repeats: int = 1,
+    group: str | None = None,
+    time: str | None = None,
+    components: int | None = None,
+    seed: int = 0,
+    run: bool = True,
+) -> Comparison:
+    """Fit several learners to one problem and test them on the same rows.
+
+    Parameters
+    ----------
+    data : str, Path, Problem or Dataset
+        Name or path of data, or the data.
+    learners : str, iterable of str or mapping, optional
+        Keys of :data:`LEARNERS`, "all", or a dictionary from names to scikit-learn estimators, in
+        which None stands for a learner of the registry. Always predicting the most frequent class,
+        or the mean, is compared as well. By default a linear model, a forest, boosting, kernel
+        ridge regression, ridge regression and, for images, a convolution.
+    folder : str or Path, default=None
+        Output folder, ``compare-NAME`` if None. Results found there are reused.
+    settings : mapping of str to mapping, optional
+        Parameters of the estimators by name of the learner.
+    folds : int, optional
+        Number of folds. By default small tables have five, and others are divided once.
+    repeats : int, default=1
+        How often folds are drawn.
+    group : str, optional
+        Column of which no value is among training and test rows at once. It is not learned from.
+    time : str, optional
+        Column that rows are ordered by: test rows are later than training rows.
+    components : int, optional
+        Principal components of images and arrays; 0 keeps all numbers. By default 64 if there are
+        more than 128 numbers in a row.
+    seed : int, default=0
+        Seed of all learners.
+    run : bool, default=True
+        Whether to fit what is not done, as :meth:`Comparison.run` does; otherwise nothing is
+        written.
+
+    Returns
+    -------
+    Comparison
+        The results of all learners.
+
+    Raises
+    ------
+    ValueError
+        If a learner, a column or a parameter is unknown, or another process uses ``folder``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> from tensorswitch.compare import compare
+    >>> learners = {"neighbours": KNeighborsClassifier(3), "rr": None}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = compare("digits", learners, folder)
+    >>> found.ranked[-1].label
+    'most frequent class'
+    """
+    problem = data
+    if not isinstance(data, Problem):
+        is_path = isinstance(data, str | Path)
+        problem = load_problem(data) if is_path else Problem.from_dataset(data)
+    splits = divided(problem, folds, repeats, group, time)
+    how = f"{folds or len(splits)}-fold cross-validation"
+    if time:
+        how = f"{len(splits)} folds, each tested on rows that are later in {time!r}"
+    elif group:
+        how += f" with no value of {group!r} on both sides"
+        frame: Any = problem.rows
+        if group in frame.columns:
+            rows = frame.drop(columns=[group])
+            problem = replace(problem, rows=rows, ignored=(*problem.ignored, group))
+    elif repeats > 1:
+        how = f"{repeats} times {folds or FOLDS}-fold cross-validation"
+    folder = Path(f"compare-{problem.name}" if folder is None else folder)
+    chosen = chosen_learners(learners, problem)
+    given = {name: dict(some) for name, some in (settings or {}).items()}
+    if strangers := [name for name in given if name not in chosen]:
+        raise ValueError(f"settings of {', '.join(strangers)}, which are not compared")
+    about = {"components": default_components(problem, components), "seed": check_seed(seed)}
+    setting = Setting(problem.task, len(splits[0][0]), problem.is_image, seed)
+    digest = hashlib.blake2b(digest_size=8)
+    for part in (part for split in splits for part in split):
+        digest.update(part.astype(np.int64).tobytes())
+    same = {"data": problem.fingerprint, "splits": digest.hexdigest(), **about}
+    records = []
+    for name, learner in chosen.items():
+        parameters = build(learner, setting, given.get(name, {})).get_params()
+        of = {**same, "parameters": {k: repr(v) for k, v in parameters.items()}}
+        key = json.dumps([name, of, len(splits)], sort_keys=True).encode()
+        word = "".join(c if c.isalnum() or c in "-+" else "_" for c in name)
+        stem = f"{problem.name}-{word}-{hashlib.blake2b(key, digest_size=6).hexdigest()}"
+        empty = Record(stem, name, learner.label, learner.about, learner.own, of, len(splits))
+        records.append(empty.read(folder))
+    result = Comparison(problem, chosen, records, splits, folder, {**about, "settings": given}, how)
+    if run:
+        result.run()
+    return result

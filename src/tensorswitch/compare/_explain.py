@@ -1,0 +1,110 @@
+"""Explanations in the user's terms: columns of a table, or pixels of an image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tensorswitch.compare._metrics import Predictions, number
+from tensorswitch.compare._predictor import Predictor
+from tensorswitch.compare._problem import Problem
+
+EXAMPLES = 6  # half of them right and half of them wrong, if there are enough
+ROWS = 1_000  # test rows among which examples are chosen
+BLOCK = 50  # rows that are explained at a time
+
+
+@dataclass(frozen=True)
+class Example:
+    """A test row, what was predicted for it, and why.
+
+    ``correct`` is whether the prediction is right or, for a regression, the target is within its
+    interval; ``shares`` are contributions to it, ``against`` those to the right class, if another
+    one was predicted.
+    """
+
+    row: int
+    predicted: str
+    target: str
+    confidence: float | None
+    correct: bool
+    shares: np.ndarray
+    against: np.ndarray | None
+
+
+def examples(
+    predictor: Predictor, problem: Problem, test: np.ndarray
+) -> tuple[list[Example], np.ndarray]:
+    """Explain some test rows, and return the mean absolute contribution of each column or pixel.
+
+    They are up to six: the wrong rows with the most probable predictions, or the largest errors of
+    a regression, and rows that are typical.
+    """
+    test = np.random.default_rng(0).permutation(test)[:ROWS]
+    rows = take(problem, test)
+    predictions = predictor.predict(rows)
+    chosen = _choose(problem.target[test], predictions)
+    total: Any = 0.0
+    for start in range(0, len(test), BLOCK):  # with many classes, all rows would take gigabytes
+        part = test[start : start + BLOCK]
+        total = total + len(part) * predictor.explain(take(problem, part)).importance
+    found = predictor.explain(take(problem, test[chosen]))
+    made = [
+        _example(problem, predictor, predictions, found.contributions[i], int(test[place]), place)
+        for i, place in enumerate(chosen)
+    ]
+    return made, np.asarray(total / len(test))
+
+
+def take(problem: Problem, places: np.ndarray) -> Any:
+    """Return some of the raw rows."""
+    return problem.rows.take(places) if problem.is_table else problem.rows[places]
+
+
+def _choose(truth: np.ndarray, predictions: Predictions) -> np.ndarray:
+    half = EXAMPLES // 2
+    if predictions.class_names is None:
+        distance = np.abs(predictions.labels - truth)
+        order = np.argsort(-distance, kind="stable")
+        middle = max(half, len(order) // 2)
+        return np.concatenate([order[:half], order[middle : middle + half]])
+    wrong = np.flatnonzero(predictions.codes != truth)
+    if predictions.confidence is not None:
+        wrong = wrong[np.argsort(-predictions.confidence[wrong], kind="stable")]
+    right = np.flatnonzero(predictions.codes == truth)
+    # One of each class, where possible, so that the right ones differ.
+    _, first = np.unique(truth[right], return_index=True)
+    varied = [*right[np.sort(first)], *np.delete(right, first)]
+    wrong = wrong[:half]
+    return np.array([*wrong, *varied[: EXAMPLES - len(wrong)]], dtype=int)
+
+
+def _example(
+    problem: Problem,
+    predictor: Predictor,
+    predictions: Predictions,
+    shares: np.ndarray,
+    row: int,
+    place: int,
+) -> Example:
+    truth = problem.target[row]
+    if predictions.class_names is None:
+        value, low, high = predictions.labels[place], predictions.low, predictions.high
+        within = low is None or high is None or low[place] <= truth <= high[place]
+        return Example(row, number(value), number(truth), None, bool(within), shares[0], None)
+    assert predictions.codes is not None
+    code, names = int(predictions.codes[place]), predictions.class_names
+    confidence = None if predictions.confidence is None else float(predictions.confidence[place])
+    known = [int(label) for label in predictor.model.classes_]
+    learned = code != truth and int(truth) in known
+    against = _of_class(shares, known.index(int(truth))) if learned else None
+    own = _of_class(shares, known.index(code))
+    return Example(row, names[code], names[int(truth)], confidence, code == truth, own, against)
+
+
+def _of_class(shares: np.ndarray, code: int) -> np.ndarray:
+    """Return the contributions to a class; two classes share one output."""
+    found: np.ndarray = shares[code] if len(shares) > 1 else shares[0] if code == 1 else -shares[0]
+    return found

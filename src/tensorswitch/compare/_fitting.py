@@ -1,0 +1,245 @@
+"""Fit a learner to some rows of a problem, and measure it on others."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import GridSearchCV, ShuffleSplit, StratifiedShuffleSplit
+
+from tensorswitch._checks import check_positive, check_seed
+from tensorswitch._files import make_folder, only_one
+from tensorswitch.compare._learners import (
+    LEARNERS,
+    Learner,
+    Setting,
+    build,
+    innermost,
+    named,
+)
+from tensorswitch.compare._metrics import classification_metrics, regression_metrics
+from tensorswitch.compare._predictor import (
+    MODEL,
+    Interval,
+    Predictor,
+    RawImages,
+    can_save,
+    decisions,
+    numbers_of,
+)
+from tensorswitch.compare._problem import Parts, Problem
+from tensorswitch.linear._calibration import Calibration
+
+MANY_FEATURES, COMPONENTS = 128, 64  # images of more pixels are projected
+VALIDATION, FEWEST, MOST = 0.2, 50, 5_000  # share of the rows for a search, and for how many
+
+
+@dataclass
+class Result:
+    """What was measured of one fit: measures on the test rows, times, and remarks."""
+
+    metrics: dict[str, Any]
+    fit_seconds: float
+    predict_seconds: float
+    note: str = ""
+
+
+def default_components(problem: Problem, components: int | None) -> int | None:
+    """Return how many principal components rows are projected on; given as 0, none."""
+    if problem.is_table:
+        return None  # columns are not projected
+    if components is not None:
+        if components:
+            check_positive(components=components)
+        return components or None
+    rows = len(problem.splits()[0][0])
+    many = math.prod(np.shape(problem.rows)[1:]) > MANY_FEATURES
+    return min(COMPONENTS, rows - rows // 5) if many else None
+
+
+def fit_learner(
+    name: str,
+    learner: Learner,
+    problem: Problem,
+    split: tuple[np.ndarray, np.ndarray],
+    given: Mapping[str, Any],
+    seed: int,
+    parts: Parts,
+) -> tuple[Predictor, Result]:
+    """Fit a learner to the training rows of a split, and measure it on the others."""
+    if learner.images:
+        raw: Any = RawImages()
+        inputs, test = (raw(problem.rows[places]) for places in split)
+        parts = Parts(inputs, parts.train_target, test, parts.test_target, raw)
+    x, y = parts.train, parts.train_target
+    notes = []
+    if learner.most_rows is not None and len(y) > learner.most_rows:
+        notes.append(f"learned from {learner.most_rows:,} of {len(y):,} rows")
+        chosen = np.sort(np.random.default_rng(0).permutation(len(y))[: learner.most_rows])
+        x, y = x[chosen], y[chosen]
+    model = build(learner, Setting(problem.task, len(y), problem.is_image, seed), given)
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # defaults that do not converge are the user's defaults
+        if found := _search(learner, model, x, y, given):
+            notes.insert(0, ", ".join(f"{k} {v:g}" for k, v in found.items()))
+        model.fit(x, y)
+    result = Result({}, time.perf_counter() - start, 0.0, "; ".join(notes))
+    shape: dict[str, Any] = {}
+    if not problem.is_table:
+        shape = {"row_shape": problem.rows.shape[1:], "row_type": str(problem.rows.dtype)}
+    predictor = Predictor(
+        model,
+        parts.encoder,
+        name,
+        problem.class_names,
+        problem.target_name,
+        problem.id_name,
+        target_written=problem.target_written,
+        **shape,
+    )
+    _measure(predictor, result, parts)
+    return predictor, result
+
+
+def _search(
+    learner: Learner, model: Any, x: np.ndarray, y: np.ndarray, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Choose and set parameters by validation; return them if there was a choice."""
+    grid, counts = learner.search, np.bincount(y) if y.dtype.kind == "i" else None
+    if not grid or not FEWEST <= len(y) <= MOST or {*grid} & {*given}:
+        return {}
+    if counts is not None and (counts[counts > 0] < 2).any():
+        return {}  # a class of one row could only be held out
+    splitter = ShuffleSplit if counts is None else StratifiedShuffleSplit
+    prefix = "" if innermost(model) is model else f"{model.steps[-1][0]}__"
+    values = {f"{prefix}{name}": list(some) for name, some in grid.items()}
+    cv = splitter(1, test_size=VALIDATION, random_state=0)
+    search = GridSearchCV(model, values, cv=cv, refit=False, error_score="raise").fit(x, y)
+    found = {name.removeprefix(prefix): value for name, value in search.best_params_.items()}
+    innermost(model).set_params(**found)
+    return found
+
+
+def _measure(predictor: Predictor, result: Result, parts: Parts) -> None:
+    """Measure a model on test rows, and learn from them how far off it is."""
+    truth, test = parts.test_target, parts.test
+    start = time.perf_counter()
+    if predictor.class_names is None:
+        values, deviations = numbers_of(predictor.model, test)
+        result.metrics = regression_metrics(truth, values)
+        predictor.interval = Interval.fit(truth - values, deviations)
+        result.predict_seconds = time.perf_counter() - start
+        return
+    found, classes = predictor.predict(test, encoded=True), len(predictor.class_names)
+    assert found.codes is not None
+    result.predict_seconds = time.perf_counter() - start
+    result.metrics = classification_metrics(truth, found.codes, found.probabilities, classes)
+    notes = [result.note] if result.note else []
+    if found.probabilities is None and hasattr(predictor.model, "decision_function"):
+        if len(np.unique(truth)) == classes == len(predictor.model.classes_):
+            outputs = decisions(predictor.model, test)
+            predictor.calibration = Calibration.fit(outputs, truth, np.ones(len(truth)))
+        else:
+            notes.append("no probabilities, as some classes are not among the test rows")
+    result.note = "; ".join(notes)
+
+
+def only_class(results: Sequence[Result], names: Sequence[str] | None) -> str:
+    """Say which class is predicted for all test rows, if that is wrong for some; "" if several."""
+    if names is None or not results:
+        return ""
+    counts = np.sum([result.metrics["confusion"] for result in results], axis=0)
+    predicted = np.flatnonzero(counts.sum(0))
+    several = np.count_nonzero(counts.sum(1)) > 1
+    return f"always {names[predicted[0]]!r}" if len(predicted) == 1 and several else ""
+
+
+def train(
+    problem: Problem,
+    learner: Any = "kernel-ridge",
+    folder: str | Path | None = None,
+    *,
+    holdout: bool = False,
+    settings: Mapping[str, Any] | None = None,
+    components: int | None = None,
+    seed: int = 0,
+) -> tuple[Predictor, Result]:
+    """Fit one learner, measure it on rows that are held out, and fit it again to all rows.
+
+    Intervals and calibrated probabilities are those of the rows that were held out.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    learner : str or estimator, default="kernel-ridge"
+        A key of :data:`LEARNERS`, or a scikit-learn estimator.
+    folder : str or Path, optional
+        Where to write ``model.safetensors``.
+    holdout : bool, default=False
+        Whether to keep the model that has not seen the rows that were held out.
+    settings : mapping of str to object, optional
+        Parameters of the estimator.
+    components : int, optional
+        Principal components of images and arrays; 0 keeps all numbers. By default 64 if there are
+        more than 128 numbers in a row.
+    seed : int, default=0
+        Seed of the learner.
+
+    Returns
+    -------
+    predictor : Predictor
+        The fitted pipeline.
+    result : Result
+        Measures on the rows that were held out.
+
+    Raises
+    ------
+    ValueError
+        If the learner is unknown or does not suit the problem, or has no such parameter.
+    TypeError
+        If there is a folder and the learner cannot be saved.
+
+    Examples
+    --------
+    >>> from tensorswitch.compare import load_problem, train
+    >>> predictor, result = train(load_problem("digits"), "rr", settings={"gates": 64})
+    >>> result.metrics["accuracy"] > 0.95
+    True
+    """
+    name = learner if isinstance(learner, str) else type(innermost(learner)).__name__
+    known = named(name, problem) if isinstance(learner, str) else Learner.of(name, learner)
+    seed, given = check_seed(seed), dict(settings or {})
+    setting = Setting(problem.task, len(problem), problem.is_image, seed)
+    if folder is not None and not can_save(build(known, setting, given)):
+        own = ", ".join(n for n, one in LEARNERS.items() if one.own and problem.task in one.tasks)
+        raise TypeError(
+            f"{known.label} cannot be saved without pickle; compare it with others, or use one of "
+            f"this library: {own}"
+        )
+    components = default_components(problem, components)
+
+    def fit(split: tuple[np.ndarray, np.ndarray]) -> tuple[Predictor, Result]:
+        parts = problem.parts(*split, components)
+        return fit_learner(name, known, problem, split, given, seed, parts)
+
+    if folder is not None:
+        make_folder(Path(folder))
+    with nullcontext() if folder is None else only_one(Path(folder)):
+        predictor, result = fit(problem.split())
+        if not holdout:
+            every = np.arange(len(problem))
+            whole = fit((every, every[:1]))[0]
+            whole.interval, whole.calibration = predictor.interval, predictor.calibration
+            predictor = whole
+        if folder is not None:
+            predictor.save(Path(folder) / MODEL)
+    return predictor, result

@@ -1,0 +1,209 @@
+"""Predictions, and common measures of how good they are."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tensorswitch._files import replacing
+
+BINS = 10  # of the reliability curve
+LEAST = 1e-12  # smaller probabilities count as this in the log-loss
+MANY = 50  # classes beyond which only the probability of the predicted one is written
+
+
+def classification_metrics(
+    truth: np.ndarray, predicted: np.ndarray, probabilities: np.ndarray | None, classes: int
+) -> dict[str, Any]:
+    """Return error, accuracies, confusion matrix and, with probabilities, log-loss and reliability.
+
+    Balanced accuracy is the mean over classes that occur. Reliability has rows, the sum of the
+    probabilities of the predicted classes and the number of right rows, by that probability.
+    """
+    confusion = np.zeros((classes, classes), dtype=np.int64)
+    np.add.at(confusion, (truth, predicted), 1)
+    counts = confusion.sum(1)
+    recall = confusion.diagonal()[counts > 0] / counts[counts > 0]
+    right = truth == predicted
+    found: dict[str, Any] = {
+        "error": 1 - float(right.mean()),
+        "accuracy": float(right.mean()),
+        "balanced_accuracy": float(recall.mean()),
+        "confusion": confusion.tolist(),
+    }
+    if probabilities is None:
+        return found
+    p = np.clip(probabilities, LEAST, 1)
+    p = p / p.sum(1, keepdims=True)
+    rows = np.arange(len(truth))
+    found["log_loss"] = float(-np.log(p[rows, truth]).mean())
+    sure = probabilities[rows, predicted]
+    places = np.minimum((sure * BINS).astype(int), BINS - 1)
+    found["reliability"] = [
+        [int(k.sum()), float(sure[k].sum()), int(right[k].sum())]
+        for k in (places == b for b in range(BINS))
+    ]
+    return found
+
+
+def regression_metrics(truth: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
+    """Return R², which is NaN if the targets are constant, RMSE, MAE and the error 1 − R²."""
+    residual = predicted - truth
+    # The mean of equal numbers may differ from them in the last digit.
+    total = np.square(truth - truth.mean()).sum() if np.ptp(truth) > 0 else 0.0
+    r2 = float(1 - np.square(residual).sum() / total) if total > 0 else float("nan")
+    rmse, mae = float(np.sqrt(np.square(residual).mean())), float(np.abs(residual).mean())
+    return {"error": 1 - r2, "r2": r2, "rmse": rmse, "mae": mae}
+
+
+def number(value: float) -> str:
+    """Format a number with four significant digits, without an exponent unless it is extreme."""
+    short = f"{value:.4g}"
+    return f"{float(short):,.0f}" if 1e4 <= abs(float(short)) < 1e9 else short
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Predictions of rows, in their order.
+
+    Parameters
+    ----------
+    class_names : list of str or None
+        The classes that the model knows; None for a regression.
+    probabilities : ndarray of shape (rows, classes) or None, default=None
+        The probability of each class, if the model has them.
+    truth : ndarray of shape (rows,) or None, default=None
+        The names of the right classes, or the right numbers, if they are known.
+    codes : ndarray of int of shape (rows,) or None, default=None
+        The predicted classes, as indices into ``class_names``.
+    values : ndarray of shape (rows,) or None, default=None
+        The predictions of a regression.
+    low, high : ndarray of shape (rows,) or None, default=None
+        Bounds between which nine tenths of the targets lie.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tensorswitch.compare import Predictions
+    >>> found = Predictions(["no", "yes"], codes=np.array([0, 1]), truth=np.array(["no", "no"]))
+    >>> found.labels.tolist(), found.error
+    (['no', 'yes'], 0.5)
+    """
+
+    class_names: list[str] | None
+    probabilities: np.ndarray | None = None
+    truth: np.ndarray | None = None
+    codes: np.ndarray | None = None
+    values: np.ndarray | None = None
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The name of the predicted class of each row, or the predicted number."""
+        if self.class_names is None:
+            assert self.values is not None
+            return self.values
+        names: np.ndarray = np.array(self.class_names)[self.codes]
+        return names
+
+    @property
+    def confidence(self) -> np.ndarray | None:
+        """The probability of the predicted class of each row, if the model has probabilities."""
+        if self.probabilities is None:
+            return None
+        found: np.ndarray = self.probabilities[np.arange(len(self)), self.codes]
+        return found
+
+    @property
+    def error(self) -> float:
+        """The share of rows with a wrong label, or 1 − R²; NaN if the truth is not known."""
+        return float("nan") if self.truth is None else float(self.metrics()["error"])
+
+    @property
+    def unknown(self) -> list[str]:
+        """Classes of the rows that the model does not know."""
+        if self.truth is None or self.class_names is None:
+            return []
+        return sorted({*self.truth} - {*self.class_names})
+
+    def metrics(self) -> dict[str, Any]:
+        """Measure the predictions against the truth.
+
+        Returns
+        -------
+        dict
+            ``accuracy``, ``balanced_accuracy``, ``confusion`` and, with probabilities,
+            ``log_loss``; or ``r2``, ``rmse`` and ``mae``. Rows of classes that the model does not
+            know count as errors.
+
+        Raises
+        ------
+        ValueError
+            If the truth is not known.
+        """
+        if self.truth is None:
+            raise ValueError("the true targets are not known, so no errors can be computed")
+        if self.class_names is None:
+            return regression_metrics(self.truth, self.labels)
+        names = [*self.class_names, *self.unknown]
+        place = {name: i for i, name in enumerate(names)}
+        truth = np.array([place[name] for name in self.truth], dtype=int)
+        probabilities = self.probabilities
+        if probabilities is not None:
+            more = np.zeros((len(truth), len(names) - probabilities.shape[1]))
+            probabilities = np.concatenate([probabilities, more], axis=1)
+        assert self.codes is not None
+        return classification_metrics(truth, self.codes, probabilities, len(names))
+
+    def save(
+        self, path: str | Path, ids: Sequence[Any] | None = None, id_name: str = "row"
+    ) -> None:
+        """Write a line for each row, as CSV.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        ids : sequence, optional
+            What identifies the rows, by default their numbers from 0.
+        id_name : str, default="row"
+            Name of that column.
+        """
+        with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            columns = self.columns()
+            writer.writerow([id_name, *columns])
+            rows = range(len(self)) if ids is None else ids
+            writer.writerows(zip(rows, *columns.values(), strict=True))
+
+    def columns(self) -> dict[str, list[str]]:
+        """Return the columns of the predictions by name, as text.
+
+        Returns
+        -------
+        dict of str to list of str
+            Label, its probability and that of every class; or prediction and interval.
+        """
+        if self.class_names is None:
+            bounds = {"prediction": self.values, "low": self.low, "high": self.high}
+            return {
+                name: [repr(float(v)) for v in values]
+                for name, values in bounds.items()
+                if values is not None
+            }
+        found = {"label": self.labels.tolist()}
+        if self.confidence is not None and self.probabilities is not None:
+            found["probability"] = [f"{p:.6f}" for p in self.confidence]
+            if len(self.class_names) <= MANY:
+                for name, column in zip(self.class_names, self.probabilities.T, strict=True):
+                    found[f"probability of {name}"] = [f"{p:.6f}" for p in column]
+        return found

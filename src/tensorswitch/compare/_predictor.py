@@ -1,0 +1,313 @@
+"""A fitted pipeline: from the rows of a file to predictions, saved as one file."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.pipeline import Pipeline, make_pipeline
+
+from tensorswitch import persistence
+from tensorswitch.compare._metrics import Predictions
+from tensorswitch.explain import Explanation, explain
+from tensorswitch.linear._calibration import Calibration
+from tensorswitch.persistence import saved_as
+
+MODEL = "model.safetensors"
+COVERED = 0.9  # nominal coverage of the intervals
+
+
+class _Saved:
+    """What a file keeps of a dataclass: its fields."""
+
+    def state(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        return cls(**state)
+
+
+@saved_as("raw-images")
+@dataclass(frozen=True)
+class RawImages(_Saved):
+    """The encoder of learners that take images as they are, with channels last."""
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        return rows.transpose(0, 2, 3, 1)
+
+
+@saved_as("constant-feature")
+class ConstantFeature(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Divide rows by their root mean square length, and append 1, for kernels without a bias."""
+
+    def fit(self, X: np.ndarray, y: Any = None) -> Self:
+        self.length_ = float(np.sqrt(np.square(X, dtype=np.float64).sum(1).mean())) or 1.0
+        return self
+
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        return np.column_stack([X / self.length_, np.ones(len(X))]).astype(X.dtype)
+
+    def state(self) -> dict[str, Any]:
+        return {"length": self.length_}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        found = cls()
+        found.length_ = state["length"]
+        return found
+
+
+@saved_as("interval")
+@dataclass(frozen=True)
+class Interval(_Saved):
+    """Quantiles of residuals, in units of the predicted deviation if the model predicts one."""
+
+    low: float
+    high: float
+    scaled: bool
+
+    @classmethod
+    def fit(cls, residuals: np.ndarray, deviations: np.ndarray | None) -> Self:
+        """Take quantiles that cover nine tenths of rows that the model has not seen."""
+        relative = residuals if deviations is None else residuals / deviations
+        rest = (1 - COVERED) / 2
+        low = np.quantile(relative, rest, method="lower")
+        high = np.quantile(relative, 1 - rest, method="higher")
+        # If all predictions are too high or too low, the interval still has the prediction in it.
+        return cls(min(float(low), 0.0), max(float(high), 0.0), deviations is not None)
+
+
+@saved_as("predictor")
+@dataclass
+class Predictor(_Saved):
+    """A fitted learner, the encoding of its inputs and the meaning of its outputs.
+
+        rows → encoder → model (scaling, …, estimator) → calibration or interval
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted scikit-learn estimator or pipeline.
+    encoder : callable
+        From raw rows to the inputs of the model.
+    learner : str
+        Name of the learner.
+    class_names : tuple of str or None
+        Names of the classes; None for a regression.
+    target_name, id_name : str, default=""
+        Columns of a table.
+    interval : Interval or None, default=None
+        For the intervals of a regression.
+    calibration : Calibration or None, default=None
+        Probabilities from outputs, for classifiers without.
+    row_shape, row_type : tuple of int and str
+        Shape and type of a row of an array, before it is encoded; () for tables.
+    target_written : str, default=""
+        How the target of a table was written, if that is special.
+
+    Examples
+    --------
+    >>> from tensorswitch.compare import load_problem, train
+    >>> problem = load_problem("digits")
+    >>> predictor, result = train(problem, "linear")
+    >>> predictor.predict(problem.rows[:3]).labels.tolist()
+    ['6', '4', '4']
+    """
+
+    model: Any
+    encoder: Any
+    learner: str
+    class_names: tuple[str, ...] | None
+    target_name: str = ""
+    id_name: str = ""
+    interval: Interval | None = None
+    calibration: Calibration | None = None
+    row_shape: tuple[int, ...] = ()
+    row_type: str = ""
+    target_written: str = ""
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it predicts rows of a table."""
+        return not self.row_shape
+
+    def predict(self, rows: Any, encoded: bool = False) -> Predictions:
+        """Predict rows.
+
+        Parameters
+        ----------
+        rows : table or ndarray
+            Raw rows.
+        encoded : bool, default=False
+            Whether they are inputs of the model already.
+
+        Returns
+        -------
+        Predictions
+            Classes and probabilities, or numbers and intervals.
+        """
+        x = rows if encoded else self.encoder(rows)
+        if self.class_names is not None:
+            codes, probabilities = self._classes(x)
+            return Predictions([*self.class_names], probabilities, codes=codes)
+        values, deviations = numbers_of(self.model, x)
+        low = high = None
+        if self.interval is not None and (deviations is not None or not self.interval.scaled):
+            unit = deviations if self.interval.scaled and deviations is not None else 1.0
+            low, high = values + self.interval.low * unit, values + self.interval.high * unit
+        return Predictions(None, values=values, low=low, high=high)
+
+    def explain(self, rows: Any) -> Explanation:
+        """Return what each column, or each pixel, contributes to the outputs of the model.
+
+        Parameters
+        ----------
+        rows : table or ndarray
+            Raw rows.
+
+        Returns
+        -------
+        Explanation
+            Contributions of shape (rows, outputs, columns) or (rows, outputs, ...) with the axes
+            of an image, which add up with the constant to the outputs.
+
+        Raises
+        ------
+        TypeError
+            If the model has no exact explanation.
+        """
+        x = self.encoder(rows)
+        found = explain(self.model, x)
+        if self.is_table:
+            return found.grouped(self.encoder.sources, len(self.encoder.columns))
+        return found if isinstance(self.encoder, RawImages) else self._in_pixels(rows, x, found)
+
+    def _in_pixels(self, rows: np.ndarray, x: np.ndarray, found: Explanation) -> Explanation:
+        """Divide the contribution of each principal component among the pixels it is made of."""
+        shares, basis = found.contributions, self.encoder.basis
+        if basis is not None:
+            pixels = self.encoder._replace(basis=None, flat=True)(rows)
+            known = np.abs(x[:, None]) > 1e-30
+            slopes = np.divide(shares, x[:, None], out=np.zeros_like(shares), where=known)
+            shares = (slopes @ basis.T) * pixels[:, None]
+        shares = shares.reshape(*found.constant.shape, *self.encoder.mean.shape)
+        if rows.ndim == 4:  # without the margin that the preparation has added, which is zero
+            height, width = rows.shape[-2:]
+            top, left = (shares.shape[-2] - height) // 2, (shares.shape[-1] - width) // 2
+            shares = shares[..., top : top + height, left : left + width]
+        return Explanation(shares, found.constant)
+
+    def _classes(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return predicted classes, and probabilities with a column for each class there is."""
+        known = np.asarray(self.model.classes_).astype(int)
+        if hasattr(self.model, "predict_proba"):
+            found = np.asarray(self.model.predict_proba(x), dtype=float)
+            codes = known[found.argmax(1)]
+        else:
+            codes = np.asarray(self.model.predict(x)).astype(int)
+            if self.calibration is None:
+                return codes, None
+            found = self.calibration.probabilities(decisions(self.model, x))
+        assert self.class_names is not None
+        every = np.zeros((len(codes), len(self.class_names)))
+        every[:, known] = found
+        return codes, every
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to one safetensors file, atomically; nothing is pickled.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Raises
+        ------
+        TypeError
+            If the model is not of this library.
+        """
+        persistence.save(self, path)
+
+    def state(self) -> dict[str, Any]:
+        """Return all parts, and the steps of a pipeline as a list."""
+        return {**vars(self), "model": steps(self.model)}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Return the predictor of a state."""
+        first, *rest = state["model"]
+        return cls(**{**state, "model": make_pipeline(first, *rest) if rest else first})
+
+
+def steps(model: Any) -> list[Any]:
+    """Return the steps of a pipeline, or the estimator itself as the only step."""
+    return [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
+
+
+def can_save(model: Any) -> bool:
+    """Return whether all steps of a model can be saved without pickle."""
+    return all(persistence.is_saveable(step) for step in steps(model))
+
+
+def numbers_of(model: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return predictions, and deviations if the model has them and they fit into memory."""
+    deviations = None
+    if "return_std" in inspect.signature(model.predict).parameters:
+        try:
+            values, deviations = model.predict(x, return_std=True)
+            deviations = np.maximum(deviations, 1e-12)
+        except MemoryError:
+            values = model.predict(x)
+    else:
+        values = model.predict(x)
+    return np.asarray(values, dtype=float).reshape(len(x)), deviations
+
+
+def decisions(model: Any, x: np.ndarray) -> np.ndarray:
+    """Return the decision function with a column per class, one column for two classes."""
+    outputs = np.asarray(model.decision_function(x), dtype=float)
+    return outputs[:, None] if outputs.ndim == 1 else outputs
+
+
+def load_predictor(path: str | Path) -> Predictor:
+    """Read a fitted pipeline.
+
+    Parameters
+    ----------
+    path : str or Path
+        A ``model.safetensors``, or the output folder of ``tensorswitch train``.
+
+    Returns
+    -------
+    Predictor
+        The fitted pipeline.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it is damaged, of another version, or not a fitted pipeline.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tensorswitch.compare import load_predictor, load_problem, train
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = train(load_problem("digits"), "rr", folder)
+    ...     load_predictor(folder).learner
+    'rr'
+    """
+    path = Path(path) / MODEL if Path(path).is_dir() else Path(path)
+    found = persistence.load(path)
+    if not isinstance(found, Predictor):
+        raise ValueError(
+            f"{path} holds a {type(found).__name__} without the preparation of its inputs; use a "
+            "model written by `tensorswitch train` or `tensorswitch.compare.train`"
+        )
+    return found

@@ -1,0 +1,542 @@
+"""A learning problem: rows, a target, and how they are split."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tensorswitch.datasets import NAMES, DataError, Dataset, Preparation, load
+from tensorswitch.datasets._arrays import held_out, load_arrays
+from tensorswitch.datasets._pictures import labelled_pictures
+
+if TYPE_CHECKING:  # pandas is imported where there is a table
+    from pandas import DataFrame, Series
+
+    from tensorswitch.tables import TableEncoder
+
+TARGETS = ("label", "labels", "class", "target", "y")  # names of targets, unless one is given
+FEWEST = 10  # rows of which some are held out
+FOLDS, FOLD_ROWS = 5, 2_000  # tables of fewer rows are cross-validated
+TASKS = ("classification", "regression")
+ARRAYS = (".npz", ".npy")
+FEW = 20  # integers with more distinct values than this are targets of a regression
+ALWAYS, CLASS_ROWS = 5, 5  # so few values are classes; more need as many rows each
+
+
+class Parts(NamedTuple):
+    """Inputs and targets of training and test rows, and how further rows become inputs."""
+
+    train: np.ndarray
+    train_target: np.ndarray
+    test: np.ndarray
+    test_target: np.ndarray
+    encoder: TableEncoder | Preparation
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows and what is to be predicted for them.
+
+    Parameters
+    ----------
+    name : str
+        Name of the data.
+    rows : DataFrame or ndarray
+        Columns without the target, images of shape (rows, channels, height, width), or rows of
+        features.
+    target : ndarray of shape (rows,)
+        Indices into ``class_names``, or numbers.
+    class_names : tuple of str, or None
+        Names of the classes; None for a regression.
+    target_name, id_name : str, default=""
+        Columns of the target, and of what identifies rows.
+    given_test : ndarray of int, or None, default=None
+        Which rows are for testing, if the data say so.
+    ignored : tuple of str, default=()
+        Columns of a table that are not learned from.
+    notes : tuple of str, default=()
+        What was decided, for the user.
+    target_written : str, default=""
+        How the target of a table is written, as in :class:`tensorswitch.tables.TableEncoder`.
+    row_names : tuple of str, or None, default=None
+        What rows are called: their identifiers, or their numbers in the file.
+    written : dict of str to str
+        How the columns of a table are written.
+    """
+
+    name: str
+    rows: DataFrame | np.ndarray
+    target: np.ndarray
+    class_names: tuple[str, ...] | None
+    target_name: str = ""
+    id_name: str = ""
+    given_test: np.ndarray | None = None
+    ignored: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    target_written: str = ""
+    row_names: tuple[str, ...] | None = None
+    written: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_dataset(cls, data: Dataset) -> Problem:
+        """Return the problem of a data set, with its own test rows.
+
+        Parameters
+        ----------
+        data : Dataset
+            The data set.
+        """
+        rows = np.concatenate([data.train_images, data.test_images])
+        target = np.concatenate([data.train_labels, data.test_labels])
+        test = np.arange(len(data.train_images), len(rows))
+        return cls(data.name, rows, target, data.class_names, given_test=test)
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    @property
+    def task(self) -> str:
+        """Either "classification" or "regression"."""
+        return TASKS[self.class_names is None]
+
+    def row_name(self, row: int) -> str:
+        """Return what a row is called: its identifier, or its number in the file or its part.
+
+        Parameters
+        ----------
+        row : int
+            Its index.
+        """
+        if self.row_names is not None:
+            return f"row {self.row_names[row]}"
+        if self.given_test is None:
+            return f"row {row}"
+        before = int(np.count_nonzero(self.given_test < row))
+        is_test = row in self.given_test
+        return f"test row {before}" if is_test else f"training row {row - before}"
+
+    @property
+    def is_image(self) -> bool:
+        """Whether the rows are images."""
+        return isinstance(self.rows, np.ndarray) and self.rows.ndim == 4
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the rows are a table with named columns."""
+        return not isinstance(self.rows, np.ndarray)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short hash of rows, target and split."""
+        if isinstance(self.rows, np.ndarray):
+            about, content = self.rows.shape, np.ascontiguousarray(self.rows)
+        else:
+            from pandas.util import hash_pandas_object
+
+            about = tuple((name, self.rows[name].dtype.kind) for name in self.rows)
+            content = hash_pandas_object(self.rows, index=False).to_numpy()
+        digest = blake2b(repr((about, self.class_names)).encode(), digest_size=8)
+        test = np.zeros(0) if self.given_test is None else self.given_test
+        for part in (content, self.target.astype(float), test.astype(float)):
+            digest.update(part.reshape(-1).view(np.uint8).data)
+        return digest.hexdigest()
+
+    def splits(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return training and test rows: of each fold for small tables, else once.
+
+        Returns
+        -------
+        list of tuple of ndarray
+            Indices of training and test rows.
+        """
+        every = np.arange(len(self))
+        if self.given_test is not None:
+            return [(np.setdiff1d(every, self.given_test), self.given_test)]
+        if len(self) >= FOLD_ROWS:
+            return [self.split()]
+        from sklearn.model_selection import KFold, StratifiedKFold
+
+        counts = np.zeros(1) if self.class_names is None else np.bincount(self.target)
+        if counts.max() < FOLDS:
+            return list(KFold(FOLDS, shuffle=True, random_state=0).split(every))
+        folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
+        with warnings.catch_warnings():  # classes of fewer rows are in some of the folds
+            warnings.simplefilter("ignore", UserWarning)
+            found = list(folds.split(every, self.target))
+        alone = every[counts[self.target] == 1]  # nothing could be learned of these without them
+        return [(np.union1d(train, alone), np.setdiff1d(test, alone)) for train, test in found]
+
+    def split(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return training and test rows, as they are given or else 70 % and 30 %.
+
+        Returns
+        -------
+        train, test : ndarray of int
+            Indices of the rows.
+        """
+        if self.given_test is not None:
+            return self.splits()[0]
+        return held_out(self.target, self.class_names is not None)
+
+    def parts(self, train: np.ndarray, test: np.ndarray, components: int | None = None) -> Parts:
+        """Encode training and test rows, with an encoder fitted on the former.
+
+        Parameters
+        ----------
+        train, test : ndarray of int
+            Indices of the rows.
+        components : int, optional
+            Principal components to project rows of numbers on; tables are not projected.
+        """
+        encoder: TableEncoder | Preparation
+        if isinstance(self.rows, np.ndarray):
+            encoder = Preparation.fit(self.rows[train], components)
+            x, x_test = encoder(self.rows[train]), encoder(self.rows[test])
+        else:
+            from tensorswitch.tables import TableEncoder
+
+            encoder = TableEncoder(written=self.written).fit(self.rows.take(train))
+            encoder.left_out.update(dict.fromkeys(self.ignored, "is ignored"))
+            x, x_test = encoder(self.rows.take(train)), encoder(self.rows.take(test))
+        return Parts(x, self.target[train], x_test, self.target[test], encoder)
+
+    def dataset(self) -> Dataset:
+        """Return a data set of encoded rows, for networks and the paper's protocol.
+
+        Returns
+        -------
+        Dataset
+            Training and test rows; tables are encoded.
+
+        Raises
+        ------
+        DataError
+            If the target is a number.
+        """
+        if self.class_names is None:
+            raise DataError(
+                f"{self.name}: the target {self.target_name!r} is numeric, but classes are "
+                "required; use `compare`, or `train --method` with rr, kernel-ridge or a network"
+            )
+        train, test = self.split()
+        target = self.target[train], self.target[test]
+        if isinstance(self.rows, np.ndarray):
+            images = self.rows[train], self.rows[test]
+            return Dataset(self.name, images[0], target[0], images[1], target[1], self.class_names)
+        parts = self.parts(train, test)
+        whole = Dataset(self.name, parts.train, target[0], parts.test, target[1], self.class_names)
+        return replace(
+            whole,
+            encoder=parts.encoder,
+            target_name=self.target_name,
+            target_written=self.target_written,
+            id_name=self.id_name,
+        )
+
+
+def load_problem(
+    name: str | Path,
+    *,
+    target: str | None = None,
+    ignore: Iterable[str] = (),
+    id_column: str | None = None,
+    task: str | None = None,
+    sep: str | None = None,
+    decimal: str | None = None,
+    dayfirst: bool | None = None,
+) -> Problem:
+    """Load rows and what is to be predicted for them, a class or a quantity.
+
+    Parameters
+    ----------
+    name : str or Path
+        Name of a data set, or a path to one of
+
+        - a table: ``.csv``, ``.tsv`` or ``.txt``, compressed or not, ``.parquet``, ``.arrow`` or
+          ``.feather``;
+        - a folder with a folder of images for each class, or one of these to train and to test;
+        - arrays, as in :func:`tensorswitch.datasets.load_arrays`.
+    target : str, optional
+        Column of a table to predict; by default the one called ``label``, ``class``, ``target`` or
+        ``y``, or else the last.
+    ignore : iterable of str, default=()
+        Columns not to learn from. Several may be in one string, separated by commas.
+    id_column : str, optional
+        Column that identifies rows; it is not learned from.
+    task : {"classification", "regression"}, optional
+        By default words, and whole numbers of at most 20 different values, are classes, and other
+        numbers are quantities. More than 5 values need 5 rows each to be classes.
+    sep, decimal : str, optional
+        What separates the columns of a text file, and the decimal sign, if they are not found.
+    dayfirst : bool, optional
+        Whether the day comes first in dates that could be either.
+
+    Returns
+    -------
+    Problem
+        The problem. Its ``notes`` say what was decided.
+
+    Raises
+    ------
+    DataError
+        If the data cannot be found or read, a column does not exist, or the target cannot be
+        learned.
+
+    Examples
+    --------
+    >>> from tensorswitch.compare import load_problem
+    >>> problem = load_problem("digits")
+    >>> problem.task, len(problem), problem.is_image
+    ('classification', 1797, True)
+    """
+    if task not in (None, *TASKS):
+        raise ValueError(f"task must be classification or regression, got {task!r}")
+    path = Path(name)
+    options: dict[str, Any] = {"target": target, "ignore": [*ignore], "id_column": id_column}
+    options |= {"task": task, "sep": sep, "decimal": decimal, "dayfirst": dayfirst}
+    if str(name) not in NAMES:
+        if not str(name) or not path.exists():
+            raise DataError(
+                f"{str(name)!r} is neither a data set known by name ({', '.join(NAMES)}) nor an "
+                "existing file or folder"
+            )
+        if path.is_file() and path.suffix not in ARRAYS:
+            from tensorswitch.tables._read import is_table
+
+            if not is_table(path):
+                raise DataError(
+                    f"{path} has an unknown format; supported are tables (.csv, .tsv, .parquet, "
+                    ".arrow), .npz, .npy and folders with images or IDX files"
+                )
+            return _table_problem(path, **options)
+    if wrong := [option for option, value in options.items() if value]:
+        raise DataError(
+            f"{name} is not a table with named columns, so {wrong[0]} does not apply to it"
+        )
+    if str(name) in NAMES:
+        return Problem.from_dataset(load(str(name)))
+    if path.is_dir() and not any(path.glob("*-ubyte*")):
+        return _picture_problem(path)
+    return Problem.from_dataset(load_arrays(path))
+
+
+def _picture_problem(path: Path) -> Problem:
+    pictures, test, notes = labelled_pictures(path)
+    names, codes = np.unique(pictures.labels or [], return_inverse=True)
+    if len(names) < 2:
+        raise DataError(f"{path}: all pictures are of class {names[0]}; two classes are required")
+    if test is None:
+        _check_rows(path, len(codes), "pictures")
+    classes = tuple(map(str, names))
+    images, target = pictures.images, codes.astype(np.int64)
+    return Problem(
+        path.resolve().name, images, target, classes, given_test=test, notes=tuple(notes)
+    )
+
+
+def _table_problem(
+    path: Path,
+    target: str | None,
+    ignore: list[str],
+    id_column: str | None,
+    task: str | None,
+    sep: str | None,
+    decimal: str | None,
+    dayfirst: bool | None,
+) -> Problem:
+    """Read a table and decide what is to be learned from it."""
+    from tensorswitch.tables import TableEncoder, clean, read_table
+
+    raw, found_sep, notes = read_table(path, sep)
+    left_out = [*_named(raw, ignore), *([id_column] if id_column else [])]
+    for name in left_out:
+        _check_column(path, raw, name)
+    if target is None:
+        others = [name for name in map(str, raw.columns) if name not in left_out]
+        usual = [name for name in others if name.lower() in TARGETS]
+        target = usual[0] if usual else (others or [""])[-1]
+        notes.append(f"no --target given: {target!r} is taken")
+    _check_column(path, raw, target, "target")
+    if target in left_out:
+        raise DataError(f"{path}: the target {target!r} is also to be ignored")
+    frame, written, remarks = clean(
+        raw.drop(columns=left_out), decimal=decimal, dayfirst=dayfirst, sep=found_sep
+    )
+    notes += remarks
+    if target not in frame:
+        raise DataError(f"{path}: the target {target!r} has neither numbers nor words")
+    values, how = frame.pop(target), written.pop(target)
+    if task != "regression" and (names := _names(raw[target], values, how)) is not None:
+        values, how = names, "words"
+        if any(str(value).lower() == "none" for value in values.dropna().unique()):
+            what = f"'None' is a class of {target!r}"
+            notes.append(f"{what}; leave cells empty where values are missing")
+    known = values.notna().to_numpy()
+    if not known.any():
+        raise DataError(f"{path}: the target {target!r} has no values")
+    counters = [name for name in frame if _counts_rows(frame[name])]
+    if not known.all():
+        rows = int((~known).sum())
+        what = "1 row" if rows == 1 else f"{rows} rows"
+        notes.append(f"left out: {what} without a value of {target!r}")
+    codes, class_names, why = _decide(path, target, values[known].to_numpy(), how, task)
+    notes.append(why)
+    features = frame.drop(columns=counters)[known].reset_index(drop=True)
+    notes += [f"{name!r} numbers the rows and is left out" for name in counters]
+    if not len(features.columns):
+        raise DataError(f"{path} has no columns to learn from besides {target!r}")
+    try:
+        encoder = TableEncoder(written=written).fit(features)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+    for name, reason in encoder.left_out.items():
+        notes.append(f"{name!r} {reason} and is left out")
+    _check_rows(path, len(codes), "rows")
+    # Rows have their identifiers, or their numbers from 0 as in predictions.
+    ids = np.flatnonzero(known) if id_column is None else raw[id_column][known]
+    return Problem(
+        path.name.split(".")[0] or path.name,
+        features,
+        codes,
+        class_names,
+        target,
+        id_column or "",
+        ignored=tuple(n for n in map(str, raw) if n != target and n not in features),
+        notes=tuple(notes),
+        target_written=how,
+        row_names=tuple(map(str, ids)),
+        written=written,
+    )
+
+
+def true_target(
+    column: Series, class_names: Iterable[str] | None, written: str = "number"
+) -> np.ndarray | None:
+    """Return the names of classes, or the numbers, of new rows; None if some are missing.
+
+    A class that is written 1.0 is called "1" if that is known.
+    """
+    from tensorswitch.tables import clean
+    from tensorswitch.tables._clean import number_name
+
+    cells = column.rename("cell").to_frame()
+    how = written if written.startswith("number") else "number"
+    numbers = clean(cells, written={"cell": how})[0]["cell"]
+    if class_names is None:
+        if numbers.isna().all():
+            raise DataError(f"the target {column.name!r} is not a column of numbers")
+        return None if numbers.isna().any() else numbers.to_numpy()
+    known, text = set(class_names), column.astype(object).astype(str).str.strip()
+    words = clean(cells, written={"cell": "words"})[0]["cell"]
+    if (words.isna() & ~text.isin(known)).any():
+        return None
+    named = numbers.map(number_name, na_action="ignore").astype(object)
+    return np.asarray(named.where(numbers.notna() & ~text.isin(known), text), dtype=str)
+
+
+def _check_rows(path: Path, count: int, what: str) -> None:
+    if count < FEWEST:
+        raise DataError(
+            f"{path} has only {count} {what}; at least {FEWEST} are required to hold out a test set"
+        )
+
+
+def _check_column(path: Path, frame: DataFrame, name: str, what: str = "column") -> None:
+    """Raise if there is no such column, and suggest similar names."""
+    names = list(map(str, frame.columns))
+    if name in names:
+        return
+    by_case = {n.lower(): n for n in names}
+    close = get_close_matches(name.lower(), by_case, n=3, cutoff=0.6)
+    listed = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    hint = " or ".join(repr(by_case[n]) for n in close)
+    ask = f"did you mean {hint}?" if hint else f"its columns are {listed}"
+    raise DataError(f"{path.name} has no {what} {name!r}; {ask}")
+
+
+def _named(frame: DataFrame, columns: Iterable[str]) -> list[str]:
+    """Return names of columns; one that is not a column may be several, with commas between."""
+    found = []
+    for name in columns:
+        parts = [name] if name in frame.columns else name.split(",")
+        found += [part.strip() for part in parts if part.strip()]
+    return found
+
+
+def _counts_rows(column: Series) -> bool:
+    values = column.to_numpy()
+    numbers = values.dtype.kind == "f" and len(values) > FEW
+    return numbers and values[0] in (0, 1) and bool((np.diff(values) == 1).all())
+
+
+def _names(raw: Series, values: Series, written: str) -> Series | None:
+    """Return a target as it stands in the file, if the names of classes were lost in reading it.
+
+    That is so for numbers with zeros in front, and for "None", unless it stands in a single row.
+    """
+    if raw.dtype.kind not in "OU" or getattr(raw.dtype, "categories", None) is not None:
+        return None
+    cells = [cell.strip() if isinstance(cell, str) else "" for cell in raw]
+    nones = np.array([cell.lower() == "none" for cell in cells])
+    if written == "words" and nones.sum() > 1:
+        return values.astype(object).where(~nones, cells)
+    padded = any(cell[:1] == "0" != cell and cell.isdecimal() for cell in cells)
+    if written.startswith("number") and padded and values.nunique() <= FEW:
+        return values.astype(object).where(values.isna(), cells)
+    return None
+
+
+def _decide(
+    path: Path, name: str, values: np.ndarray, written: str, task: str | None
+) -> tuple[np.ndarray, tuple[str, ...] | None, str]:
+    """Return codes or numbers, the names of the classes, and the decision in words."""
+    from tensorswitch.tables._clean import number_name
+
+    if values.dtype.kind == "M":
+        raise DataError(f"{path}: the target {name!r} is a date, which cannot be predicted")
+    words = written == "words"
+    distinct, codes = np.unique(values.astype(str) if words else values, return_inverse=True)
+    codes = codes.astype(np.int64)
+    names = tuple(map(str if words else number_name, distinct.tolist()))
+    if len(distinct) < 2:
+        raise DataError(
+            f"{path}: the target {name!r} is {names[0]} in every row; there is nothing to learn"
+        )
+    many = f"{path}: the target {name!r} has {len(distinct)} different"
+    if words:
+        if task == "regression":
+            raise DataError(
+                f"{path}: the target {name!r} contains text such as {names[0]!r}, so it cannot be "
+                "the target of a regression"
+            )
+        if len(distinct) > max(FEW, len(values) / 4):
+            raise DataError(
+                f"{many} words, such as {names[0]!r}, in {len(values)} rows, which are too many "
+                "classes to learn; if they are meant to be numbers, write them without units"
+            )
+        cases = Counter(map(str.lower, names))
+        alike = [repr(name) for name in names if cases[name.lower()] > 1]
+        case = f" (some differ in case only, such as {' and '.join(alike[:2])})" if alike else ""
+        return codes, names, f"target {name!r}: {len(names)} classes, so classification{case}"
+    classes = task == "classification"
+    if task is None:  # many values in few rows are quantities
+        most = max(ALWAYS, min(FEW, len(values) / CLASS_ROWS))
+        classes = bool((values == values.round()).all()) and len(distinct) <= most
+    if not classes:
+        what = "requested" if task else f"{len(distinct)} different numbers"
+        return values.astype(np.float64), None, f"target {name!r}: {what}, so regression"
+    if len(distinct) > max(FEW, len(values) / 2):
+        raise DataError(
+            f"{many} numbers in {len(values)} rows, which are too many classes to learn"
+        )
+    hint = "whole numbers, so classification (--task regression predicts the number)"
+    return codes, names, f"target {name!r}: {len(names)} {'classes' if task else hint}"

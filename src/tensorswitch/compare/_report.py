@@ -1,0 +1,451 @@
+"""A comparison as a table, a sentence and a self-contained page with figures."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import importlib.util
+import io
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from tensorswitch._files import write_text
+from tensorswitch.compare._comparison import Comparison, Record, machine, model_path
+from tensorswitch.compare._explain import Example, examples
+from tensorswitch.compare._fitting import only_class
+from tensorswitch.compare._learners import LEGEND
+from tensorswitch.compare._metrics import number
+from tensorswitch.compare._predictor import load_predictor
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_CLASSES = 30  # of a confusion matrix
+BARS = 8  # features of an explanation that are shown
+MISSING = "Drawing figures needs matplotlib; install it with: pip install 'tensorswitch[plots]'"
+# The first four are of a palette that is safe for common kinds of colour blindness (Okabe and Ito).
+BLUE, ORANGE, PURPLE, GREY = "#0072b2", "#d55e00", "#cc79a7", "#666666"
+COLOURS = {
+    "ss": GREY,
+    "ss+ts": "#b0305f",
+    "ts-lrc": BLUE,
+    "ts-ibp-lrc": ORANGE,
+    "ts-ibp": "#009e73",
+    "linear": "#56b4e9",
+    "forest": "#e69f00",
+    "boosting": PURPLE,
+    "svm": "#a65628",
+    "mlp": "#999999",
+    "rr": "#e41a1c",
+    "kernel-ridge": "#8a4fff",
+    "svm-ss": "#7d8fd6",
+    "svm-ts": "#117733",
+    "conv-rr": "#ff7f00",
+}
+OTHERS = ("#1f9e89", "#c51b8a", "#636efa", "#a6761d")  # learners that are not in the registry
+
+
+def header(comparison: Comparison) -> list[str]:
+    """Return the names of the columns of :func:`cells`."""
+    if comparison.problem.class_names is None:
+        return ["learner", "R²", "RMSE", "MAE", "fit, s", "note"]
+    return ["learner", "error, %", "±", "balanced", "log-loss", "fit, s", "note"]
+
+
+def cells(comparison: Comparison) -> list[list[str]]:
+    """Return the table of a comparison as text, best learner first."""
+    return [_row(record, comparison.problem.class_names) for record in comparison.ranked]
+
+
+def _row(record: Record, names: Sequence[str] | None) -> list[str]:
+    time = seconds(record.seconds)
+    if record.failure is not None or not record.results:
+        state = "failed" if record.failure is not None else "not run"
+        return [record.label, state, *["–"] * (2 if names is None else 3), time, ""]
+    notes = [record.results[0].note, "" if record.baseline else only_class(record.results, names)]
+    end = [time, "; ".join(note for note in notes if note)]
+    if names is None:
+        values = [f"{record.mean('r2'):.3f}", *(number(record.mean(m)) for m in ("rmse", "mae"))]
+        return [record.label, *values, *end]
+    loss, balanced = record.mean("log_loss"), 1 - record.mean("balanced_accuracy")
+    text = "–" if math.isnan(loss) else f"{loss:.3f}"
+    shares = ("–" if math.isnan(e) else f"{100 * e:.2f}" for e in (record.error, record.spread))
+    return [record.label, *shares, f"{100 * balanced:.2f}", text, *end]
+
+
+def warnings_of(comparison: Comparison) -> list[str]:
+    """Say which learners predict the same class for all rows."""
+    names = comparison.problem.class_names
+    learned = [r for r in comparison.ranked if not r.baseline]
+    said = ((record.label, only_class(record.results, names)) for record in learned)
+    return [f"warning: {label} predicts {what}, whatever the row" for label, what in said if what]
+
+
+def seconds(value: float) -> str:
+    """Return a time in seconds with two significant digits."""
+    if math.isnan(value):
+        return "–"
+    return f"{value:.2f}" if value < 0.995 else f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
+
+
+def conclusion(comparison: Comparison) -> str:
+    """Say which learner is best, how good it is and how long it took, and the best of the rest."""
+    done = [r for r in comparison.ranked if r.complete and not math.isnan(r.error)]
+    learned = [r for r in done if not r.baseline]
+    if not learned:
+        return "No learner has a result."
+    best, baseline = learned[0], next((r for r in done if r.baseline), None)
+    if baseline is not None and baseline.error - best.error <= _uncertainty(best, baseline):
+        what = baseline.label.replace("most", "always the most").replace("mean", "always the mean")
+        best_is = f"{best.label} has {best.summary}"
+        return (
+            f"No learner is clearly better than predicting {what}, {baseline.summary}; {best_is}."
+        )
+    text = f"{best.label} is best: {best.summary} in {seconds(best.seconds)} s"
+    rival = next((r for r in learned[1:] if r.own != best.own), None)
+    if rival is None:
+        return text + "."
+    whose = rival.label if best.own else f"{rival.label}, the best of this library,"
+    text += f"; {whose} {rival.summary} in {seconds(rival.seconds)} s"
+    if rival.error - best.error <= _uncertainty(best, rival):
+        text += " (the difference is within the uncertainty)"
+    return text + "."
+
+
+def _uncertainty(*records: Record) -> float:
+    return math.hypot(*(0.0 if math.isnan(r.spread) else r.spread for r in records))
+
+
+def how_measured(comparison: Comparison) -> str:
+    """Return how the errors were measured: number of rows and splits."""
+    splits = comparison.splits
+    rows = f"{len(splits[0][0]):,} training and {len(splits[0][1]):,} test rows"
+    if len(splits) == 1:
+        return f"{rows}, the same for all learners"
+    return f"means of {comparison.how}; {rows} in the first"
+
+
+def legend(comparison: Comparison) -> dict[str, str]:
+    """Return explanations of the abbreviations that the table uses."""
+    used = {w for r in comparison.records for w in r.label.replace("-", " ").split()}
+    return {name: text for name, text in LEGEND.items() if name in used}
+
+
+def reason(record: Record) -> str:
+    """Return why a learner failed, in one line."""
+    return f"{record.label} failed: {' '.join(str(record.failure).split())}"
+
+
+def write_report(comparison: Comparison, path: str | Path, command: str = "") -> None:
+    """Write conclusion, table, figures and explanations to one self-contained page.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        The comparison.
+    path : str or Path
+        The file to write.
+    command : str, default=""
+        Command line to show in the report.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from tensorswitch.compare import compare, write_report
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_report(compare("digits", ["linear"], folder), f"{folder}/report.html")
+    ...     "is best" in Path(folder, "report.html").read_text(encoding="utf-8")
+    True
+    """
+    environment = Environment(
+        loader=PackageLoader("tensorswitch.compare"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    draws = importlib.util.find_spec("matplotlib") is not None
+    about = machine()
+    where = f"{about['machine']}, {about['threads']} of {about['cores']} cores"
+    page = environment.get_template("comparison.html").render(
+        title=f"Which learner is best on {comparison.problem.name}?",
+        conclusion=conclusion(comparison),
+        measured=how_measured(comparison),
+        notes=comparison.problem.notes,
+        header=header(comparison),
+        rows=cells(comparison),
+        failures=[reason(r) for r in comparison.failed],
+        legend=legend(comparison),
+        learners=[(r.label, r.about) for r in comparison.ranked],
+        figures=_figures(comparison) if draws else [],
+        explained=_explained(comparison) if draws else None,
+        missing="" if draws else MISSING,
+        command=command,
+        settings=", ".join(
+            f"{name} {value}" for name, value in comparison.about.items() if value not in (None, {})
+        ),
+        machine=f"{datetime.date.today().isoformat()}, {where}, torch {about['torch']}, "
+        f"Python {about['python']}",
+    )
+    write_text(path, page)
+
+
+def _figures(comparison: Comparison) -> list[tuple[str, Markup, str]]:
+    """Draw error against time, the confusion matrix and the reliability curve."""
+    done = [r for r in comparison.ranked if r.complete]
+    if not done:
+        return []
+    names = comparison.problem.class_names
+    caption = (
+        "Each point is a learner, at the seconds that its fit took, on a logarithmic axis "
+        "(circles: this library; squares: others)."
+    )
+    image = for_both_schemes(lambda: draw_times(done, names is None), "error against seconds")
+    figures = [("Error against time", image, caption)]
+    if names is not None and len(names) <= MOST_CLASSES:
+        counts = np.sum([r.metrics["confusion"] for r in done[0].results], axis=0)
+        image = for_both_schemes(lambda: draw_confusion(counts, names), "confusion matrix")
+        caption = "Test rows by right class (down) and predicted class (across)."
+        figures.append((f"What {done[0].label} confuses", image, caption))
+    sure = [r for r in done if all("reliability" in f.metrics for f in r.results)]
+    if sure:
+        bins = np.sum([r.metrics["reliability"] for r in sure[0].results], axis=0)
+        image = for_both_schemes(lambda: draw_reliability(bins), "reliability curve")
+        caption = (
+            "Share of right rows against the probability that was predicted; on the diagonal, "
+            "probabilities mean what they say. Larger points are more rows."
+        )
+        title = f"Can the probabilities of {sure[0].label} be trusted?"
+        figures.append((title, image, caption))
+    return figures
+
+
+def _explained(comparison: Comparison) -> dict[str, Any] | None:
+    """Explain test rows with the best model of this library that can be explained exactly."""
+    problem = comparison.problem
+    for record in comparison.ranked:
+        path = model_path(comparison.folder, record)
+        if not record.complete or not path.exists():
+            continue
+        predictor = load_predictor(path)
+        if not hasattr(predictor.model, "explain"):
+            continue
+        chosen, importance = examples(predictor, problem, comparison.splits[0][1])
+        names = [f"feature {i}" for i in range(importance.size)]
+        if problem.is_table:
+            names = predictor.encoder.columns
+
+        def picture(importance: np.ndarray = importance, names: list[str] = names) -> Figure:
+            if problem.is_image:
+                return draw_importance_map(importance, problem.rows.shape[1:])
+            title = "mean absolute contribution"
+            return draw_bars(names, importance.ravel(), title, 2 * BARS, 7)
+
+        return {
+            "label": record.label,
+            "importance": for_both_schemes(picture, "mean contribution of each feature"),
+            "examples": [
+                {
+                    "title": _title(example, problem.row_name(example.row)),
+                    "picture": _picture(comparison, example, names),
+                    "correct": example.correct,
+                }
+                for example in chosen
+            ],
+        }
+    return None
+
+
+def _title(example: Example, name: str) -> str:
+    name = name[0].upper() + name[1:]
+    sure = "" if example.confidence is None else f" ({100 * example.confidence:.0f} %)"
+    if example.against is None and example.predicted == example.target:
+        return f"{name}: {example.predicted}{sure}, right"
+    return f"{name}: predicted {example.predicted}{sure}, right is {example.target}"
+
+
+def _picture(comparison: Comparison, example: Example, names: list[str]) -> Markup:
+    rows: Any = comparison.problem.rows
+    shares = example.shares
+    if comparison.problem.is_image:
+        maps = [(f"for {example.predicted}", shares)]
+        if example.against is not None:
+            maps.append((f"for {example.target}", example.against))
+        image = rows[example.row]
+        return for_both_schemes(lambda: draw_heat_maps(image, maps), "image and contributions")
+    if comparison.problem.is_table:
+        values = [_cell(rows[name].iloc[example.row]) for name in names]
+    else:
+        values = [number(v) for v in rows[example.row].ravel()]
+    labels = [f"{_short(n, 18)} = {_short(v, 14)}" for n, v in zip(names, values, strict=True)]
+    return for_both_schemes(
+        lambda: draw_bars(labels, shares.ravel(), "contribution", BARS, 5), "contributions"
+    )
+
+
+def _cell(value: Any) -> str:
+    text = f"{value:.10g}" if isinstance(value, float) else str(value)
+    return "?" if text in ("nan", "NaT", "None", "<NA>") else text
+
+
+def look(dark: bool) -> AbstractContextManager[None]:
+    """Return the matplotlib settings of all figures, for light or dark pages."""
+    import matplotlib as mpl
+
+    plain: Any = {"axes.spines.top": False, "axes.spines.right": False}
+    plain |= {"axes.grid": True, "grid.alpha": 0.3, "font.size": 10}
+    if dark:
+        light = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+        plain |= {**dict.fromkeys(light, "#dddddd"), "grid.color": "#888888"}
+        plain |= {"figure.facecolor": "#1b1b1b", "axes.facecolor": "#1b1b1b"}
+    return mpl.rc_context(plain)
+
+
+def for_both_schemes(draw: Callable[[], Figure], alt: str) -> Markup:
+    """Return a figure as an HTML picture, in a light and a dark version."""
+    sources = []
+    for dark in (False, True):
+        buffer = io.BytesIO()
+        with look(dark), warnings.catch_warnings():
+            # Words in other scripts may have no glyphs.
+            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+            draw().savefig(buffer, format="png", dpi=130)
+        sources.append(f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}")
+    template = (
+        '<picture><source media="(prefers-color-scheme: dark)" srcset="{}">'
+        '<img alt="{}" src="{}"></picture>'
+    )
+    return Markup(template).format(sources[1], alt, sources[0])
+
+
+def _axes(width: float, height: float, across: int = 1) -> tuple[Figure, Any]:
+    """Return a new figure and its axes."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(1, across)
+
+
+def draw_times(records: list[Record], numbers: bool) -> Figure:
+    """Draw the error of each learner against the time of its fit."""
+    figure, axes = _axes(5.6, 5)
+    factor, others = 1.0 if numbers else 100.0, iter(OTHERS * len(records))
+    for record in (r for r in records if np.isfinite(r.error) and not r.baseline):
+        axes.plot(
+            max(record.seconds, 1e-3),
+            factor * record.error,
+            "o" if record.own else "s",
+            color=COLOURS.get(record.learner) or next(others),
+            markersize=8,
+            label=record.label,
+            linestyle="none",
+        )
+    if errors := [factor * r.error for r in records if np.isfinite(r.error) and not r.baseline]:
+        top = max(min(max(errors), 4 * float(np.median(errors)) + 1e-9), 1.2 * min(errors) + 1e-9)
+        axes.set_ylim(-0.04 * top, 1.15 * top)  # a learner without errors is visible, too
+    axes.set(xscale="log", xlabel="seconds")
+    axes.set_ylabel("1 − R²" if numbers else "test error, %")
+    axes.xaxis.set_major_formatter("{x:g}")
+    figure.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=3)
+    return figure
+
+
+def draw_confusion(counts: np.ndarray, names: Sequence[str]) -> Figure:
+    """Draw rows by right and predicted class."""
+    side = max(3.2, 0.42 * len(names) + 1.6)
+    figure, axes = _axes(side, side)
+    share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
+    axes.grid(visible=False)
+    for (i, j), n in np.ndenumerate(counts):
+        if n:
+            colour = "white" if share[i, j] > 0.5 else "#222222"
+            axes.text(j, i, f"{n}", ha="center", va="center", color=colour, fontsize=8)
+    labels = [_label(name, 14) for name in names]
+    places = range(len(names))
+    axes.set_xticks(places, labels, rotation=45 if max(map(len, labels)) > 3 else 0, ha="right")
+    axes.set_yticks(places, labels)
+    axes.set(xlabel="predicted", ylabel="right")
+    return figure
+
+
+def draw_reliability(bins: np.ndarray) -> Figure:
+    """Draw the share of right rows against predicted probabilities."""
+    figure, axes = _axes(4.2, 4)
+    known = bins[bins[:, 0] > 0]
+    predicted, right = known[:, 1] / known[:, 0], known[:, 2] / known[:, 0]
+    axes.plot([0, 1], [0, 1], color=GREY, linewidth=1)
+    axes.plot(predicted, right, color=BLUE, linewidth=1)
+    sizes = 20 + 180 * known[:, 0] / known[:, 0].max()
+    axes.scatter(predicted, right, s=sizes, color=BLUE, zorder=3)
+    axes.set(xlabel="predicted probability", ylabel="share of right rows", xlim=(0, 1.03))
+    axes.set_ylim(0, 1.03)
+    return figure
+
+
+def draw_bars(labels: list[str], values: np.ndarray, title: str, most: int, width: float) -> Figure:
+    """Draw the values that are largest in size."""
+    order = np.argsort(-np.abs(values))[:most]
+    figure, axes = _axes(width, 0.3 * len(order) + 0.9)
+    places = range(len(order))
+    axes.barh(places, values[order], color=[BLUE if v >= 0 else ORANGE for v in values[order]])
+    axes.set_yticks(places, [_label(labels[i], 36) for i in order], fontsize=9)
+    axes.invert_yaxis()
+    axes.axvline(0, color=GREY, linewidth=0.8)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel(title)
+    return figure
+
+
+def draw_importance_map(importance: np.ndarray, shape: tuple[int, ...]) -> Figure:
+    """Draw the mean absolute contribution of each pixel."""
+    figure, axes = _axes(3.2, 2.8)
+    shown = axes.imshow(_flat(importance, shape), cmap="viridis")
+    axes.set_axis_off()
+    figure.colorbar(shown, ax=axes, shrink=0.8)
+    return figure
+
+
+def draw_heat_maps(image: np.ndarray, maps: list[tuple[str, np.ndarray]]) -> Figure:
+    """Draw an image beside contributions of its pixels: blue for a class, orange against it."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    figure, (first, *others) = _axes(1.7 * (1 + len(maps)), 1.95, 1 + len(maps))
+    grey = image.shape[0] not in (3, 4)
+    first.imshow(image.mean(0) if grey else image.transpose(1, 2, 0), cmap="gray" if grey else None)
+    first.set_title("image", fontsize=9)
+    flat = [_flat(shares, image.shape) for _, shares in maps]
+    bound = max(float(np.abs(shares).max()) for shares in flat) or 1.0
+    colours = LinearSegmentedColormap.from_list("shares", [ORANGE, "white", BLUE])
+    for axes, (title, _), shares in zip(others, maps, flat, strict=True):
+        axes.imshow(shares, cmap=colours, vmin=-bound, vmax=bound)
+        axes.set_title(_label(title, 18), fontsize=9)
+    for axes in (first, *others):
+        axes.set_axis_off()
+    return figure
+
+
+def _flat(shares: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Add up channels, which are first as in an image of this shape, or last."""
+    if shares.ndim == 2:
+        return shares
+    total: np.ndarray = shares.sum(0 if shares.shape == tuple(shape) else -1)
+    return total
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _label(text: str, most: int) -> str:
+    """Return the start of a text for a figure, in which dollars do not enclose formulas."""
+    return _short(text, most).replace("$", r"\$")

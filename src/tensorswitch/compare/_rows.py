@@ -1,0 +1,152 @@
+"""Rows of a file for a model that was trained on others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorswitch.compare._metrics import Predictions
+from tensorswitch.compare._predictor import Predictor
+from tensorswitch.compare._problem import true_target
+from tensorswitch.datasets import NAMES, DataError, load
+from tensorswitch.datasets._arrays import read_rows
+from tensorswitch.datasets._pictures import is_picture, pictures_to_test, read_pictures
+from tensorswitch.tables import read_table
+from tensorswitch.tables._read import is_table
+
+
+class NewRows(NamedTuple):
+    """Rows of a file in their order, what is true of them, if it is known, and what names them.
+
+    ``what`` they are is for messages; ``notes`` say which columns are missing or new.
+    """
+
+    rows: Any
+    truth: np.ndarray | None
+    ids: list[Any] | None
+    id_name: str
+    what: str
+    notes: list[str]
+
+
+def predict_rows(
+    predictor: Predictor, data: str | Path, id_column: str | None = None, sep: str | None = None
+) -> tuple[Predictions, NewRows]:
+    """Predict all rows of a file.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        The model.
+    data : str or Path
+        A table, an ``.npy`` or ``.npz`` file, a picture, a folder of pictures, or a data set, of
+        which the test rows are used.
+    id_column : str, optional
+        Column of a table that identifies rows; by default the one that was given in training.
+    sep : str, optional
+        What separates the columns of a table, if it is not found.
+
+    Returns
+    -------
+    predictions : Predictions
+        In the order of the rows, with the truth if the file has it.
+    rows : NewRows
+        The rows.
+
+    Raises
+    ------
+    DataError
+        If the rows cannot be read or do not fit the model.
+
+    Examples
+    --------
+    >>> from tensorswitch.compare import load_problem, predict_rows, train
+    >>> predictor, _ = train(load_problem("digits"), "linear", holdout=True)
+    >>> predictions, rows = predict_rows(predictor, "digits")
+    >>> rows.what, len(predictions)
+    ('test rows of digits', 540)
+    """
+    if predictor.is_table:
+        rows = _table_rows(predictor, Path(data), id_column, sep)
+    elif id_column is not None:
+        raise DataError(f"the model was not trained on a table, so there is no column {id_column}")
+    else:
+        rows = _array_rows(predictor, Path(data), str(data))
+        _check_array(predictor, data, rows.rows)
+    return replace(predictor.predict(rows.rows), truth=rows.truth), rows
+
+
+def _table_rows(
+    predictor: Predictor, path: Path, id_column: str | None, sep: str | None
+) -> NewRows:
+    """Read a table, of which the encoder knows how its columns are written."""
+    if not path.exists():
+        raise DataError(f"{path} does not exist")
+    if path.is_dir() or not is_table(path):
+        raise DataError(f"{path} is not a table, but the model was trained on one")
+    encoder, target = predictor.encoder, predictor.target_name
+    table, _, notes = read_table(path, sep)
+    if id_column is not None and id_column not in table:
+        raise DataError(f"{path} has no column {id_column!r}")
+    asked = id_column or predictor.id_name
+    missing, new = encoder.differences(table)
+    new = [name for name in new if name not in (asked, target)]
+    if len(missing) == len(encoder.columns):
+        raise DataError(
+            f"{path} has none of the columns that the model was trained on: "
+            f"{', '.join(missing[:8])}{' …' if len(missing) > 8 else ''}"
+        )
+    if missing:
+        notes.append(f"missing columns, which count as missing values: {', '.join(missing)}")
+    if new:
+        notes.append(f"new columns, which are not used: {', '.join(new)}")
+    notes += encoder.describe_unseen(table)
+    classes, written = predictor.class_names, predictor.target_written
+    truth = true_target(table[target], classes, written) if target in table else None
+    ids = table[asked].astype(str).tolist() if asked in table else None
+    return NewRows(table, truth, ids, asked if ids else "row", f"rows of {path}", notes)
+
+
+def _check_array(predictor: Predictor, data: str | Path, rows: np.ndarray) -> None:
+    """Raise if rows are not like those of training."""
+    if not len(rows):
+        raise DataError(f"{data} has no rows to predict")
+    # Numbers of all types are alike; bytes are scaled as pixels.
+    if (rows.dtype == np.uint8) != (predictor.row_type == "uint8"):
+        raise DataError(
+            f"{data} contains {rows.dtype}, but the model was trained on {predictor.row_type}; "
+            "use the same type, since bytes are scaled as pixels"
+        )
+    if rows.shape[1:] != tuple(predictor.row_shape):
+        raise DataError(
+            f"{data} has rows of shape {rows.shape[1:]}, but the model was trained on "
+            f"{tuple(predictor.row_shape)}"
+        )
+    if not np.isfinite(rows).all():
+        raise DataError(f"{data} contains NaN or infinity")
+
+
+def _array_rows(predictor: Predictor, path: Path, name: str) -> NewRows:
+    """Read pictures, arrays or a data set."""
+    is_idx = any(path.glob("*-ubyte*"))
+    if name not in NAMES and (is_picture(path) or (path.is_dir() and not is_idx)):
+        if not path.exists():
+            raise DataError(f"{path} does not exist")
+        if len(predictor.row_shape) != 3:
+            raise DataError(f"{path} has pictures, but the model was trained on rows of numbers")
+        channels, height, width = predictor.row_shape
+        path = pictures_to_test(path) or path
+        pictures = read_pictures(path, (channels, height, width))
+        truth = None if pictures.labels is None else np.array(pictures.labels)
+        what = f"pictures of {path}"
+        return NewRows(pictures.images, truth, pictures.files, "file", what, [])
+    if path.suffix in (".npy", ".npz"):
+        rows, labels = read_rows(path)
+        truth = None if labels is None else labels.astype(str)
+        return NewRows(rows, truth, None, "row", f"rows of {path}", [])
+    content = load(name)
+    truth = np.array(content.class_names)[content.test_labels]
+    return NewRows(content.test_images, truth, None, "row", f"test rows of {name}", [])

@@ -1,0 +1,183 @@
+"""From the columns of a table to the inputs of a model, as learned from its training rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from tensorswitch.datasets import DataError
+from tensorswitch.persistence import saved_as
+from tensorswitch.preprocessing._encoding import EncodedColumn
+from tensorswitch.tables._clean import WAYS, cells_that, clean, converted, unfitting
+
+FAR = 1e6  # deviations from the mean beyond which values are no longer told apart
+
+
+@saved_as("table-encoder")
+class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Columns of any types as numbers: standardised, one-hot, and with missing values filled.
+
+    Numbers are standardised, with the median for missing values. Words get an input each for the
+    most frequent ones and one for all others, to which words that were not seen in training
+    belong, too. Dates become the number of days and the phases of the year, the week and, if there
+    are times, the day. Where values were missing in training there is an input that says so.
+    Columns that are constant, and words that are nearly all different, are left out.
+
+    Parameters
+    ----------
+    levels : int, default=30
+        Most words of a column with an input each.
+    written : dict of str to str, optional
+        How columns are written, where it cannot be seen from the rows, as :func:`clean` returns it:
+        ``{"price": "number ,", "day": "date dayfirst"}``.
+
+    Attributes
+    ----------
+    columns, input_names : list of str
+        The columns that are used, and the inputs that they become.
+    sources : ndarray of int of shape (inputs,)
+        For each input, the place of its column among ``columns``.
+    left_out : dict of str to str
+        The columns that are not used, and why.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from tensorswitch.tables import TableEncoder
+    >>> frame = pd.DataFrame({"size": ["1.5", "2", None, "4"], "sex": ["f", "m", "m", "f"]})
+    >>> encoder = TableEncoder().fit(frame)
+    >>> encoder.input_names
+    ['size', 'size is missing', 'sex = m']
+    >>> encoder.transform(frame).shape
+    (4, 3)
+    """
+
+    def __init__(self, levels: int = 30, *, written: Mapping[str, str] | None = None) -> None:
+        self.levels = levels
+        self.written = written
+
+    def fit(self, X: pd.DataFrame, y: Any = None) -> Self:
+        """Learn the encoding of training rows.
+
+        Parameters
+        ----------
+        X : DataFrame
+            Training rows, without the target.
+        y : object, default=None
+            Ignored.
+        """
+        frame, self.written_, _ = clean(pd.DataFrame(X), written=self.written)
+        every = {n: EncodedColumn.fit(n, frame[n].to_numpy(), self.levels) for n in frame}
+        self.columns_ = [found for found in every.values() if isinstance(found, EncodedColumn)]
+        self.left_out = {n: reason for n, reason in every.items() if isinstance(reason, str)}
+        if not self.columns_:
+            reasons = "; ".join(f"{name} {reason}" for name, reason in self.left_out.items())
+            raise DataError(f"there is no column to learn from: {reasons or 'none left'}")
+        return self
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that are used."""
+        return [column.name for column in self.columns_]
+
+    @property
+    def input_names(self) -> list[str]:
+        """Names of the inputs."""
+        return [name for column in self.columns_ for name in column.input_names]
+
+    @property
+    def sources(self) -> np.ndarray:
+        """For each input, the place of its column among ``columns``."""
+        return np.repeat(np.arange(len(self.columns_)), [len(c.input_names) for c in self.columns_])
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the inputs, as scikit-learn asks for them.
+
+        Parameters
+        ----------
+        input_features : object, default=None
+            Ignored.
+        """
+        return np.array(self.input_names, dtype=object)
+
+    def transform(self, X: pd.DataFrame) -> np.ndarray:
+        """Encode rows, as float32 of shape (rows, inputs).
+
+        Parameters
+        ----------
+        X : DataFrame
+            Rows. Columns that are missing, and values that are not of the kind of their column,
+            count as missing values.
+        """
+        check_is_fitted(self)
+        frame = pd.DataFrame(X).rename(columns=str)
+        parts = [column(self._values(column, frame)[0]) for column in self.columns_]
+        return np.concatenate(parts, axis=1).clip(-FAR, FAR).astype(np.float32)
+
+    def __call__(self, X: pd.DataFrame) -> np.ndarray:
+        """Encode rows."""
+        return np.asarray(self.transform(X))
+
+    def differences(self, X: pd.DataFrame) -> tuple[list[str], list[str]]:
+        """Return the columns that rows do not have, and those that the encoder has never seen.
+
+        Parameters
+        ----------
+        X : DataFrame
+            Rows.
+        """
+        present = list(map(str, X.columns))
+        missing = [name for name in self.columns if name not in present]
+        return missing, [name for name in present if name not in {*self.columns, *self.left_out}]
+
+    def describe_unseen(self, X: pd.DataFrame) -> list[str]:
+        """Describe, by column, words that are new and values that are not of its kind.
+
+        Parameters
+        ----------
+        X : DataFrame
+            Rows.
+        """
+        notes, frame = [], X.rename(columns=str)
+        for column in self.columns_:
+            values, odd = self._values(column, frame)
+            what = unfitting(column.kind)
+            if column.kind == "words" and not column.other:
+                what = "a word that was not seen in training"
+                odd = [word for word in values[~pd.isna(values)] if word not in column.levels]
+            if odd:
+                notes.append(cells_that(column.name, odd, what))
+        return notes
+
+    def _values(self, column: EncodedColumn, frame: pd.DataFrame) -> tuple[np.ndarray, list[str]]:
+        absent = pd.Series([None] * len(frame), dtype=object)
+        return converted(frame.get(column.name, absent), self.written_[column.name])
+
+    def state(self) -> dict[str, Any]:
+        """Return what the encoder consists of."""
+        fitted = {"columns": [asdict(c) for c in self.columns_], "left_out": self.left_out}
+        return {"parameters": self.get_params(), "written": self.written_, **fitted}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Make the encoder again.
+
+        Parameters
+        ----------
+        state : dict
+            What :meth:`state` returned.
+        """
+        encoder = cls(**state["parameters"])
+        encoder.written_, encoder.left_out = dict(state["written"]), dict(state["left_out"])
+        encoder.columns_ = [EncodedColumn(**column) for column in state["columns"]]
+        for column in encoder.columns_:
+            if WAYS.get(way := encoder.written_[column.name]) != column.kind:
+                what = f"column {column.name!r} of kind {column.kind!r}"
+                raise ValueError(f"{what} cannot be written as {way!r}")
+        return encoder
