@@ -17,7 +17,8 @@ import numpy as np
 
 from tensorswitch._checks import check_above_zero, check_positive, check_seed
 from tensorswitch._files import make_folder, only_one
-from tensorswitch.compare import Parts, Problem, load_problem
+from tensorswitch.compare import Problem, load_problem
+from tensorswitch.compare._problem import Parts
 from tensorswitch.datasets import Dataset
 from tensorswitch.experiments.fitting import Fit, fit_method
 from tensorswitch.experiments.method_records import FoldResult, MethodRecord

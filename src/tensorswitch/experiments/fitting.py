@@ -15,7 +15,8 @@ from sklearn.model_selection import train_test_split
 from threadpoolctl import threadpool_limits
 from torch import nn
 
-from tensorswitch.compare import Parts, Problem
+from tensorswitch.compare import Problem
+from tensorswitch.compare._problem import Parts
 from tensorswitch.datasets import Preparation
 from tensorswitch.estimators import TSKernelSVC, kernel_svc_grid
 from tensorswitch.experiments.filters import first_filters
