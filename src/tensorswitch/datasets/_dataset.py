@@ -278,7 +278,7 @@ class Dataset:
             self.train_images[train], components, flat=flat, scaled=scaled
         )
         parts = self.train_images[train], self.train_images[held], self.test_images
-        x, held_x, test = map(preparation, parts)
+        x, held_x, test = (preparation(images) for images in parts)
         y = self.train_labels
         return Split(x, y[train], held_x, y[held], test, self.test_labels, preparation)
 
