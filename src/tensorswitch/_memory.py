@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.sparse import issparse
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -136,6 +135,8 @@ def dense_rows(matrix: Any, name: str = "X", copies: int = 1) -> Any:
 
     The error, if ``copies`` of it do not fit in memory, calls it ``name``.
     """
+    from scipy.sparse import issparse  # layers and kernels do without SciPy
+
     if not issparse(matrix):
         return matrix
     dtype = matrix.dtype if matrix.dtype in (np.float32, np.float64) else np.dtype(np.float64)

@@ -10,10 +10,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.datasets import load_iris
 
 from tensorswitch import estimators, persistence
+from tensorswitch.compare import load_problem, train
 from tensorswitch.linear import Columns, Copies, Sums
 from tensorswitch.models import mlp
 from tensorswitch.ridge import RidgeStatistics
@@ -69,9 +71,30 @@ def objects():
         yield "network", network, network(torch.from_numpy(X[TEST]).float()).numpy()
 
 
+def frame():
+    """Return a table with numbers, gaps, words and dates."""
+    table = pd.DataFrame(X[TRAIN].round(1), columns=["a", "b", "size", "other"])
+    table["size"] = table["size"].where(table["a"] > 4.7)
+    table["word"] = np.where(table["b"] > 3, "wide", "narrow")
+    table["day"] = pd.date_range("2026-01-01", periods=len(table), freq="11D")
+    return table.assign(target=np.array(["x", "y", "z"])[Y[TRAIN]])
+
+
+def predictor(folder):
+    """Return what ``tensorswitch train`` keeps of a table."""
+    path = folder / "table.csv"
+    frame().to_csv(path, index=False)
+    problem = load_problem(path, target="target")
+    path.unlink()
+    return train(problem, "rr", settings={"gates": 4})[0]
+
+
 def main(folder):
     """Write all files."""
     folder.mkdir(parents=True, exist_ok=True)
+    fitted_table = predictor(folder)
+    outputs = fitted_table.predict(frame()).probabilities
+    persistence.save(fitted_table, folder / "predictor.safetensors", outputs=outputs)
     for name, model, rows in fitted():
         estimators.save_estimator(
             model, folder / f"{name}.safetensors", rows=rows, outputs=outputs_of(model, rows)

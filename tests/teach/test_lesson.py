@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+
 from apps.teach import Lesson, draw, random_drawings
 from apps.teach.lesson import check_label
 from tensorswitch.estimators import (
@@ -143,7 +144,7 @@ def test_too_many_drawings_and_labels_are_refused(lesson, monkeypatch):
 def test_saved_lessons_continue_exactly(lesson, tmp_path):
     path = tmp_path / "shapes.safetensors"
     lesson.save(path)
-    again = Lesson.load(tmp_path / "a.safetensors")
+    again = Lesson.load(path)
     assert again.labels == lesson.labels
     np.testing.assert_array_equal(again.images, lesson.images)
     image = noisy(SHAPES["zed"], 1, 9)[0]
@@ -161,16 +162,16 @@ def test_other_files_are_refused(lesson, tmp_path):
     X = np.random.default_rng(0).normal(size=(20, 3))
     save_estimator(TSRidgeClassifier(4, random_state=0).fit(X, X[:, 0] > 0), path)
     with pytest.raises(ValueError, match="not one of drawings"):
-        Lesson.load(tmp_path / "a.safetensors")
+        Lesson.load(path)
     save_estimator(lesson.model, path)
     with pytest.raises(ValueError, match="without its drawings"):
-        Lesson.load(tmp_path / "a.safetensors")
+        Lesson.load(path)
     path.write_bytes(b"nonsense")
     with pytest.raises(ValueError, match="damaged"):
-        Lesson.load(tmp_path / "a.safetensors")
+        Lesson.load(path)
     save_estimator(lesson.model, path, drawings=np.zeros((2, 5, 5), np.uint8), labels=["a", "b"])
     with pytest.raises(ValueError, match="shape"):
-        Lesson.load(tmp_path / "a.safetensors")
+        Lesson.load(path)
 
 
 def test_a_lesson_without_a_model_is_not_saved(tmp_path):

@@ -17,9 +17,8 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from tensorswitch._memory import memory_budget
+from tensorswitch._memory import dense_rows, memory_budget
 from tensorswitch._progress import progress_bar
-from tensorswitch._memory import dense_rows
 from tensorswitch.estimators._base import (
     ClassWeight,
     Constraints,

@@ -27,8 +27,8 @@ from sklearn.utils.multiclass import _ovr_decision_function, check_classificatio
 from sklearn.utils.validation import check_is_fitted
 
 from tensorswitch._checks import check_above_zero, from_numpy
-from tensorswitch._progress import track
 from tensorswitch._process import threads
+from tensorswitch._progress import track
 from tensorswitch.estimators._base import (
     SEEN,
     ClassWeight,
