@@ -53,6 +53,18 @@ def test_the_architecture_lists_the_layers_in_their_order():
     assert listed == [layer for layer in LAYERS if not layer.startswith("_")]
 
 
+def test_the_files_of_formulas_exist():
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    table = text.split("## Where each formula is")[1].split("## ")[0]
+    files, package = re.findall(r"`([\w/]+\.py)`", table), "."
+    assert len(files) > 30
+    for file in files:  # of several in one folder, the first names it
+        package = file.rpartition("/")[0] if "/" in file or not file.startswith("_") else package
+        assert (DOCS.parent / "src/tensorswitch" / package / file.rpartition("/")[2]).is_file(), (
+            file
+        )
+
+
 def test_the_first_steps_run(tmp_path):
     text = (DOCS / "install.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"```python\n(.*?)```", text, re.S)
