@@ -45,8 +45,7 @@ class Network(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.output(self.relu(self.hidden(self.features(x))))
-        return y
+        return self.output(self.relu(self.hidden(self.features(x))))
 
 
 def build(kind: str, shape: tuple[int, ...]) -> Network:

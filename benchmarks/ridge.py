@@ -218,7 +218,7 @@ def by_blas(x: Tensor, targets: Tensor, gate_weight: Tensor) -> np.ndarray:
             1.0, z.T, targets[start : start + 1000].numpy(), beta=1.0, c=cross, overwrite_c=1
         )
     gram[np.diag_indices(features)] += gram.diagonal().mean()
-    return lapack.sposv(gram, cross, overwrite_a=1, overwrite_b=1)[1]  # type: ignore[no-any-return]
+    return lapack.sposv(gram, cross, overwrite_a=1, overwrite_b=1)[1]
 
 
 def streaming_128() -> Callable[[], Any]:

@@ -91,8 +91,7 @@ def fitted(rows: list[dict[str, float]]) -> Model:
 
     def fit(name: str, *columns: np.ndarray) -> np.ndarray:
         y = np.array([row[name] for row in rows])
-        found: np.ndarray = np.linalg.lstsq(np.stack(columns, 1), y)[0]
-        return found
+        return np.linalg.lstsq(np.stack(columns, 1), y)[0]
 
     fixed, per_feature = fit("features", np.ones_like(p), p)
     (product,), (cube,) = fit("sums", p**2), fit("path", p**3)

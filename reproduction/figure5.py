@@ -111,8 +111,7 @@ def coloured(weight: np.ndarray) -> np.ndarray:
         colours = colormaps["RdBu_r"](value[0])[..., :3]
     else:
         colours = value.transpose(1, 2, 0)
-    levels: np.ndarray = np.round((LEVELS - 1) * colours) / (LEVELS - 1)
-    return levels
+    return np.round((LEVELS - 1) * colours) / (LEVELS - 1)
 
 
 def mosaic(images: list[np.ndarray]) -> np.ndarray:

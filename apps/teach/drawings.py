@@ -27,8 +27,7 @@ class Frame(NamedTuple):
 
     def pixels(self, points: np.ndarray) -> np.ndarray:
         """Return points (n, 2), x before y, in pixels of the image."""
-        found: np.ndarray = self.scale * (points - self.corner)
-        return found
+        return self.scale * (points - self.corner)
 
 
 def _frame_of(strokes: Strokes) -> Frame:
@@ -74,8 +73,7 @@ def _ink(strokes: Strokes, frame: Frame) -> np.ndarray:
     length = np.maximum(along_x**2 + along_y**2, 1e-12)
     position = (((x - ax) * along_x + (y - ay) * along_y) / length).clip(0, 1)
     squares = (x - ax - position * along_x) ** 2 + (y - ay - position * along_y) ** 2
-    ink: np.ndarray = (PEN + 0.5 - np.sqrt(squares.min(0))).clip(0, 1).reshape(SIDE, SIDE)
-    return ink
+    return (PEN + 0.5 - np.sqrt(squares.min(0))).clip(0, 1).reshape(SIDE, SIDE)
 
 
 def _thinned(points: np.ndarray) -> np.ndarray:
@@ -83,8 +81,7 @@ def _thinned(points: np.ndarray) -> np.ndarray:
     steps = np.floor(np.append(0, np.hypot(*np.diff(points, axis=0).T).cumsum()) / STEP)
     kept = np.append(True, np.diff(steps) > 0)
     kept[-1] = True
-    thin: np.ndarray = points[kept]
-    return thin
+    return points[kept]
 
 
 def random_drawings(count: int, seed: int = 0) -> np.ndarray:

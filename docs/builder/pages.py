@@ -98,8 +98,7 @@ def resolve(app: Any, env: Any, node: Any, content: Any) -> Any:
 def _names(env: Any) -> dict[str, str]:
     if not hasattr(env, "public_names"):
         env.public_names = homes()
-    names: dict[str, str] = env.public_names
-    return names
+    return env.public_names
 
 
 def check_everything_is_documented(app: Any, env: Any) -> None:

@@ -62,14 +62,12 @@ class Explanation:
     def outputs(self) -> np.ndarray:
         """The sums of the contributions and the constant, of shape (rows, outputs)."""
         axes = tuple(range(2, self.contributions.ndim))
-        total: np.ndarray = self.contributions.sum(axes) + self.constant
-        return total
+        return self.contributions.sum(axes) + self.constant
 
     @property
     def importance(self) -> np.ndarray:
         """The mean absolute contribution of each feature over rows and outputs."""
-        mean: np.ndarray = np.abs(self.contributions).mean((0, 1))
-        return mean
+        return np.abs(self.contributions).mean((0, 1))
 
     def grouped(self, sources: np.ndarray, groups: int) -> Explanation:
         """Add up the contributions of features that belong together.
@@ -117,8 +115,7 @@ def explain(model: Any, X: Any) -> Explanation:
         return _explain_module(model, X if isinstance(X, Tensor) else torch.as_tensor(X))
     if not hasattr(model, "explain"):
         raise TypeError(f"{type(model).__name__} has no exact explanation")
-    found: Explanation = model.explain(X)
-    return found
+    return model.explain(X)
 
 
 def _explain_module(module: nn.Module, x: Tensor) -> Explanation:

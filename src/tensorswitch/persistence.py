@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
@@ -48,6 +49,19 @@ class Saveable(Protocol):
     def from_state(cls, state: State) -> Self:
         """Make the object again."""
         ...
+
+
+class SavedPart:
+    """A dataclass that is saved by its fields, also where it caches more than these."""
+
+    def state(self) -> State:
+        """Return the fields."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """Make the object again."""
+        return cls(**state)
 
 
 class Snapshot(NamedTuple):

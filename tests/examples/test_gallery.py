@@ -42,7 +42,9 @@ def test_table(printed):
     text = printed("table")
     assert float(re.search(r"new rows ([\d.]+)", text)[1]) > 0.95
     assert float(re.search(r"new flats ([\d.]+)", text)[1]) > 0.75
-    output, shares, constant = map(float, re.findall(r"(?:output|shares|constant) (-?[\d.]+)", text))
+    output, shares, constant = map(
+        float, re.findall(r"(?:output|shares|constant) (-?[\d.]+)", text)
+    )
     assert output == pytest.approx(shares + constant, abs=2e-4)
 
 

@@ -106,5 +106,4 @@ def _example(
 
 def _of_class(shares: np.ndarray, code: int) -> np.ndarray:
     """Return the contributions to a class; two classes share one output."""
-    found: np.ndarray = shares[code] if len(shares) > 1 else shares[0] if code == 1 else -shares[0]
-    return found
+    return shares[code] if len(shares) > 1 else shares[0] if code == 1 else -shares[0]

@@ -112,16 +112,14 @@ class Predictions:
         if self.class_names is None:
             assert self.values is not None
             return self.values
-        names: np.ndarray = np.array(self.class_names)[self.codes]
-        return names
+        return np.array(self.class_names)[self.codes]
 
     @property
     def confidence(self) -> np.ndarray | None:
         """The probability of the predicted class of each row, if the model has probabilities."""
         if self.probabilities is None:
             return None
-        found: np.ndarray = self.probabilities[np.arange(len(self)), self.codes]
-        return found
+        return self.probabilities[np.arange(len(self)), self.codes]
 
     @property
     def error(self) -> float:

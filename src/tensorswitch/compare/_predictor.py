@@ -15,26 +15,15 @@ from tensorswitch import persistence
 from tensorswitch.compare._metrics import Predictions
 from tensorswitch.explain import Explanation, explain
 from tensorswitch.linear._calibration import Calibration
-from tensorswitch.persistence import saved_as
+from tensorswitch.persistence import SavedPart, saved_as
 
 MODEL = "model.safetensors"
 COVERED = 0.9  # nominal coverage of the intervals
 
 
-class _Saved:
-    """What a file keeps of a dataclass: its fields."""
-
-    def state(self) -> dict[str, Any]:
-        return dict(vars(self))
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        return cls(**state)
-
-
 @saved_as("raw-images")
 @dataclass(frozen=True)
-class RawImages(_Saved):
+class RawImages(SavedPart):
     """The encoder of learners that take images as they are, with channels last."""
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
@@ -64,7 +53,7 @@ class ConstantFeature(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 @saved_as("interval")
 @dataclass(frozen=True)
-class Interval(_Saved):
+class Interval(SavedPart):
     """Quantiles of residuals, in units of the predicted deviation if the model predicts one."""
 
     low: float
@@ -84,7 +73,7 @@ class Interval(_Saved):
 
 @saved_as("predictor")
 @dataclass
-class Predictor(_Saved):
+class Predictor(SavedPart):
     """A fitted learner, the encoding of its inputs and the meaning of its outputs.
 
         rows → encoder → model (scaling, …, estimator) → calibration or interval

@@ -438,8 +438,7 @@ def _flat(shares: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Add up channels, which are first as in an image of this shape, or last."""
     if shares.ndim == 2:
         return shares
-    total: np.ndarray = shares.sum(0 if shares.shape == tuple(shape) else -1)
-    return total
+    return shares.sum(0 if shares.shape == tuple(shape) else -1)
 
 
 def _short(text: str, most: int) -> str:

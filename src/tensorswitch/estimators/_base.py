@@ -29,19 +29,6 @@ RandomState: TypeAlias = int | np.random.RandomState | None
 SEEN = ("n_features_in_", "feature_names_in_")  # set by scikit-learn's validation
 
 
-class SavedPart:
-    """A fitted part of an estimator whose state is its fields."""
-
-    def state(self) -> State:
-        """Return the fields."""
-        return dict(vars(self))
-
-    @classmethod
-    def from_state(cls, state: State) -> Self:
-        """Return the part of a state."""
-        return cls(**state)
-
-
 class SavedEstimator(BaseEstimator):  # type: ignore[misc]
     """An estimator that is saved by what it consists of, without attributes and module paths.
 

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tensorswitch.estimators._base import SavedPart, State
+from tensorswitch.estimators._base import State
 from tensorswitch.estimators._front import Front, NewRows
 from tensorswitch.estimators._readout import Readout
 from tensorswitch.linear._calibration import Calibration
-from tensorswitch.persistence import saved_as
+from tensorswitch.persistence import SavedPart, saved_as
 
 CALIBRATED_ROWS = 2_000
 FADED = 1e-3  # of the largest weight in its class, below which a row is forgotten

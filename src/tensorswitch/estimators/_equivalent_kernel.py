@@ -116,8 +116,7 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
         """
         rows: np.ndarray = check_array(X, dtype=[np.float64, np.float32])
         factor = diagonal_factor(check_kind(self.kind), check_depth(self.depth))
-        found: np.ndarray = self.scale * factor * np.einsum("ij,ij->i", rows, rows)
-        return found
+        return self.scale * factor * np.einsum("ij,ij->i", rows, rows)
 
     def is_stationary(self) -> bool:
         """Return False: the kernel depends on more than the difference of two rows."""

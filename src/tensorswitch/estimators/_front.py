@@ -19,14 +19,14 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from tensorswitch._checks import check_positive, from_numpy
-from tensorswitch.estimators._base import Matrix, SavedPart
+from tensorswitch.estimators._base import Matrix
 from tensorswitch.estimators._modules import Steps, linear_module
 from tensorswitch.explain import Explanation
 from tensorswitch.linear import Columns, Copies, Representation, Solution
 from tensorswitch.linear._dual import leave_one_out
 from tensorswitch.linear._problem import Problem
 from tensorswitch.nn import TensorSwitching
-from tensorswitch.persistence import saved_as
+from tensorswitch.persistence import SavedPart, saved_as
 from tensorswitch.preprocessing import (
     PrincipalComponents,
     Scaling,

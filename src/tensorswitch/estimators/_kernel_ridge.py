@@ -404,8 +404,7 @@ class TSKernelRidgeClassifier(ClassifierMixin, TSKernelRidge):  # type: ignore[m
         ndarray of shape (n_samples,)
         """
         logits = self._logits(X)
-        found: np.ndarray = self.classes_[logits.argmax(1)]
-        return found
+        return self.classes_[logits.argmax(1)]
 
     def _logits(self, X: MatrixLike) -> np.ndarray:
         rows = self._rows(X)

@@ -161,8 +161,7 @@ def vote(decisions: np.ndarray, n_classes: int) -> np.ndarray:
         first = decisions[:, column] > 0
         votes[:, i] += first
         votes[:, j] += ~first
-    winner: np.ndarray = votes.argmax(1)
-    return winner
+    return votes.argmax(1)
 
 
 def prepared(X: np.ndarray, normalize: bool, constant: float = 0.0) -> np.ndarray:
@@ -405,7 +404,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
         """Return a column for each class, or one for two classes, from those of pairs."""
         if len(self.classes_) == 2:
             return -decisions
-        return _ovr_decision_function(decisions < 0, -decisions, len(self.classes_))  # type: ignore[no-any-return]
+        return _ovr_decision_function(decisions < 0, -decisions, len(self.classes_))
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
         """Return the decision function.
@@ -440,7 +439,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
             Class labels.
         """
         decisions = self._pair_decisions(X)
-        return self.classes_[vote(decisions, len(self.classes_))]  # type: ignore[no-any-return]
+        return self.classes_[vote(decisions, len(self.classes_))]
 
     @available_if(lambda self: self.probability)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> np.ndarray:

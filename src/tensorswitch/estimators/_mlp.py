@@ -580,8 +580,7 @@ class TSMLPClassifier(ClassifierMixin, TSMLP):  # type: ignore[misc]
         ndarray of shape (n_samples, n_classes)
             Probabilities, with classes in the order of ``classes_``.
         """
-        found: np.ndarray = softmax(self._outputs(X).astype(np.float64), axis=1)
-        return found
+        return softmax(self._outputs(X).astype(np.float64), axis=1)
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Predict the most probable class.
@@ -597,8 +596,7 @@ class TSMLPClassifier(ClassifierMixin, TSMLP):  # type: ignore[misc]
             Class labels.
         """
         places = self._outputs(X).argmax(1)  # raises if the model is not fitted
-        labels: np.ndarray = self.classes_[places]
-        return labels
+        return self.classes_[places]
 
 
 @saved_as("mlp-regressor")

@@ -76,13 +76,12 @@ def fit_on_dask(model: Model, X: Array, y: Array, *, split_every: int = 4) -> Mo
     models = [add(start, *chunk) for chunk in chunks]
     while len(models) > 1:
         models = [join(models[s : s + split_every]) for s in range(0, len(models), split_every)]
-    total: Model = models[0].compute()
-    return total
+    return models[0].compute()
 
 
 def _add(model: Model, X: np.ndarray, y: np.ndarray) -> Model:
     # Tasks do not modify their inputs.
-    return model.without_rows().partial_fit(X, y)  # type: ignore[no-any-return]
+    return model.without_rows().partial_fit(X, y)
 
 
 def _merge(models: Sequence[Model]) -> Model:

@@ -23,7 +23,7 @@ from tensorswitch import persistence
 from tensorswitch._checks import check_factor, from_numpy
 from tensorswitch._memory import memory_budget
 from tensorswitch._progress import progress_bar
-from tensorswitch.estimators._base import Matrix, SavedPart, State, Weights
+from tensorswitch.estimators._base import Matrix, State, Weights
 from tensorswitch.estimators._front import CHUNK_BYTES, Front, NewRows
 from tensorswitch.linear import Columns, SingularError, Solution, StoredRows, Sums
 from tensorswitch.linear._matrix_free import Options, Watch
@@ -32,7 +32,7 @@ from tensorswitch.linear._problem import Problem
 from tensorswitch.linear._rows import fold_of_hashes
 from tensorswitch.linear._solve import Folds, choose_folds, solve_problem
 from tensorswitch.linear._streaming import FOLDS, left_out_readouts
-from tensorswitch.persistence import saved_as
+from tensorswitch.persistence import SavedPart, saved_as
 from tensorswitch.preprocessing import column_moments
 
 Bar: TypeAlias = Callable[..., None]  # of progress
@@ -98,8 +98,7 @@ class TargetUnits(SavedPart):
         """
         if self.plain:
             return outputs
-        result: np.ndarray = outputs.astype(np.float64) * self.scale + self.shift
-        return result
+        return outputs.astype(np.float64) * self.scale + self.shift
 
     def converted(self, sums: Sums, other: TargetUnits) -> Sums:
         """Return sums of targets in these units as those in other units."""
@@ -368,8 +367,7 @@ class Readout:
         """Return outputs for the inputs of a representation."""
         representation = self.front.representation
         found = solution or self.solution
-        result: np.ndarray = found.outputs(representation, representation.rows(x)).numpy()
-        return result
+        return found.outputs(representation, representation.rows(x)).numpy()
 
     def left_out(self, x: Tensor, hashes: Tensor) -> np.ndarray | None:
         """Return the outputs for rows of the readouts of the other folds, if there are any."""

@@ -620,8 +620,7 @@ class RidgeClassifier(ClassifierMixin, RidgeEstimator):  # type: ignore[misc]
             Class labels.
         """
         outputs = self._outputs(X)  # first: it raises if the model is not fitted
-        found: np.ndarray = self.classes_[places_of(outputs)]
-        return found
+        return self.classes_[places_of(outputs)]
 
     @property
     def cv_score_(self) -> float:
@@ -737,10 +736,7 @@ def _weights(X: Matrix, sample_weight: ArrayLike | None) -> Weights:
     if sample_weight is None:
         return None
     dtype = np.float32 if X.dtype == np.float32 else np.float64
-    checked: np.ndarray = _check_sample_weight(
-        sample_weight, X, dtype=dtype, ensure_non_negative=True
-    )
-    return checked
+    return _check_sample_weight(sample_weight, X, dtype=dtype, ensure_non_negative=True)
 
 
 def _new_rows(

@@ -144,9 +144,7 @@ def class_factors(
 ) -> np.ndarray:
     """Return the factor of each class; "balanced" counts rows by their weights."""
     if not isinstance(class_weight, str) or class_weight != "balanced":
-        found: np.ndarray = compute_class_weight(class_weight, classes=classes, y=classes[places])
-        return found
+        return compute_class_weight(class_weight, classes=classes, y=classes[places])
     counts = np.bincount(places, weight, len(classes)).astype(np.float64)
     share = counts.sum() / len(classes)
-    factors: np.ndarray = np.divide(share, counts, out=np.zeros_like(counts), where=counts > 0)
-    return factors
+    return np.divide(share, counts, out=np.zeros_like(counts), where=counts > 0)

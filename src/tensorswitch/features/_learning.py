@@ -156,5 +156,4 @@ def _gates(patches: Tensor, first: Tensor, gates_from: str, generator: torch.Gen
 
 
 def _unit(rows: Tensor) -> Tensor:
-    result: Tensor = rows / rows.norm(dim=1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
-    return result
+    return rows / rows.norm(dim=1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from tensorswitch._memory import dense_rows
 from tensorswitch.kernel_ridge._sensitivity import gradients
 from tensorswitch.kernels import diagonal_factor, equivalent_kernels
 from tensorswitch.linear._loo import Centred
-from tensorswitch.persistence import saved_as
+from tensorswitch.persistence import SavedPart, saved_as
 from tensorswitch.preprocessing import ColumnMap
 
 PREDICT_BYTES = 1 << 26  # of the kernel matrix held at a time
@@ -22,7 +22,7 @@ PREDICT_BYTES = 1 << 26  # of the kernel matrix held at a time
 
 @saved_as("kernel-model")
 @dataclass(frozen=True)
-class KernelModel:
+class KernelModel(SavedPart):
     """Predict with ``f(x) = Σ_i α_i k(z(x), z_i) + b``.
 
     Parameters
@@ -139,12 +139,3 @@ class KernelModel:
         step = max(1, PREDICT_BYTES // (self.support.element_size() * len(self.support)))
         for start in range(0, x.shape[0], step):
             yield self.scaled(x[start : start + step])
-
-    def state(self) -> dict[str, Any]:
-        """Return the fields."""
-        return dict(vars(self))
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return the model of a state."""
-        return cls(**state)

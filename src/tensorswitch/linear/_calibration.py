@@ -6,14 +6,14 @@ p = softmax(T F W + b)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from scipy.optimize import brentq, minimize
 from scipy.special import log_softmax, softmax
 
 from tensorswitch.linear._penalty import effective_rows
-from tensorswitch.persistence import saved_as
+from tensorswitch.persistence import SavedPart, saved_as
 
 CLOSENESS = 10.0  # of the map to a multiple of the identity, in units of rows
 TEMPERATURES = 0.05, 250.0
@@ -21,7 +21,7 @@ TEMPERATURES = 0.05, 250.0
 
 @saved_as("calibration")
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(SavedPart):
     """The temperature T, the matrix W and the offset b.
 
     Targets are smoothed as if each class had one more row that is right and one that is wrong,
@@ -72,22 +72,11 @@ class Calibration:
 
     def logits(self, outputs: np.ndarray) -> np.ndarray:
         """Return ``T F W + b``."""
-        result: np.ndarray = self.temperature * _both(outputs) @ self.matrix + self.offset
-        return result
+        return self.temperature * _both(outputs) @ self.matrix + self.offset
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
         """Return the probabilities."""
-        result: np.ndarray = softmax(self.logits(outputs), axis=1)
-        return result
-
-    def state(self) -> dict[str, Any]:
-        """Return the map."""
-        return {"temperature": self.temperature, "matrix": self.matrix, "offset": self.offset}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return the calibration of a state."""
-        return cls(**state)
+        return softmax(self.logits(outputs), axis=1)
 
 
 def weights_of_rows(weight: np.ndarray) -> np.ndarray:
@@ -97,8 +86,7 @@ def weights_of_rows(weight: np.ndarray) -> np.ndarray:
     :func:`effective_rows`.
     """
     total = weight.sum()
-    result: np.ndarray = weight * (effective_rows(total, np.square(weight).sum()) / total)
-    return result
+    return weight * (effective_rows(total, np.square(weight).sum()) / total)
 
 
 def smoothed_targets(labels: np.ndarray, weight: np.ndarray, classes: int) -> np.ndarray:

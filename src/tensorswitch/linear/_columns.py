@@ -79,5 +79,4 @@ class Columns(Representation):
         return rows.x @ weight
 
     def _adjoint(self, rows: RowsOf, errors: Tensor) -> Tensor:
-        result: Tensor = rows.x.t() @ errors
-        return result
+        return rows.x.t() @ errors

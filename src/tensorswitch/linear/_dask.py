@@ -93,8 +93,7 @@ def sum_on_dask(
     ]
     while len(sums) > 1:
         sums = [join(sums[s : s + split_every]) for s in range(0, len(sums), split_every)]
-    result: Sums = sums[0].compute()
-    return result
+    return sums[0].compute()
 
 
 def _sum(

@@ -87,8 +87,7 @@ class Centring:
 
     def project(self, v: Tensor) -> Tensor:
         """Return ``P v``."""
-        result: Tensor = v - self.direction[:, None] * (self.direction @ v)
-        return result
+        return v - self.direction[:, None] * (self.direction @ v)
 
     def goal(self, targets: Tensor) -> Tensor:
         """Return ``P (s ∘ y)``."""
@@ -97,8 +96,7 @@ class Centring:
     def intercept(self, beta: Tensor, targets: Tensor) -> Tensor:
         """Return the weighted mean of ``y − K α``, or zeros without an intercept."""
         u, length = self.direction, self.roots.norm()
-        result: Tensor = ((u * self.roots) @ targets - self.sums @ beta) / length
-        return result
+        return ((u * self.roots) @ targets - self.sums @ beta) / length
 
     def result(
         self, penalty: float, beta: Tensor, inverse_diagonal: Tensor, targets: Tensor

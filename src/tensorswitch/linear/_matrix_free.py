@@ -250,8 +250,7 @@ class _System:
 
     def _sum_of(self, numbers: Sequence[float]) -> list[float]:
         kept = torch.tensor(numbers, dtype=torch.float64, device=self.like.device)
-        result: list[float] = self.ranks.total(kept).tolist()
-        return result
+        return self.ranks.total(kept).tolist()
 
     def _adjoint(self, errors: Tensor) -> Tensor:
         """Return ``Zᵀ diag(s) E`` over all ranks."""

@@ -191,8 +191,7 @@ def kronecker_inverse(
     def rotate(w: Tensor, c: Tensor, a: Tensor, b: Tensor) -> Tensor:
         w = torch.matmul(b, w.view(-1, len(b), w.shape[-1])).view(w.shape)
         w = torch.matmul(a, w.view(-1, len(a), len(b) * w.shape[-1])).view(w.shape)
-        result: Tensor = (c @ w.view(len(c), -1)).view(w.shape) if len(c) > 1 else w * c
-        return result
+        return (c @ w.view(len(c), -1)).view(w.shape) if len(c) > 1 else w * c
 
     def inverse(alpha: float) -> Operator:
         spectrum = (t[:, None, None] * u[:, None] * v + alpha).view(-1, 1)

@@ -405,8 +405,7 @@ class Sums:
         path : str or Path
             The file to read.
         """
-        found: Self = persistence.load(path, cls)
-        return found
+        return persistence.load(path, cls)
 
     def state(self) -> dict[str, Any]:
         """Return representation, options and sums."""

@@ -400,5 +400,4 @@ def load_model(path: str | Path) -> Network:
     >>> network(torch.zeros(1, 4)).shape
     torch.Size([1, 2])
     """
-    network: Network = load(path, Network)
-    return network
+    return load(path, Network)

@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from tensorswitch.persistence import State, saved_as
+from tensorswitch.persistence import SavedPart, saved_as
 from tensorswitch.preprocessing._moments import column_moments
 from tensorswitch.preprocessing._scaling import Scaling
 
@@ -37,7 +37,7 @@ QUARTILES = 1.349  # from the first to the third of a normal distribution, in st
 
 @saved_as("column-map")
 @dataclass(frozen=True)
-class ColumnMap:
+class ColumnMap(SavedPart):
     """Map columns so that rows have a mean squared length of 1.
 
         z = second(expand(first(x)))
@@ -138,8 +138,7 @@ class ColumnMap:
         if self.kind == "ramps":  # those of a feature have the same weight
             squares = squares / np.bincount(self.sources)
         weights = np.sqrt(squares)
-        result: np.ndarray = weights / weights.max()
-        return result
+        return weights / weights.max()
 
     def shared(self, sensitivities: np.ndarray) -> np.ndarray:
         """Return the root mean square over the ramps of each feature, too many to weigh apart."""
@@ -147,17 +146,7 @@ class ColumnMap:
             return sensitivities
         sources = self.sources
         mean = np.bincount(sources, np.square(sensitivities)) / np.bincount(sources)
-        result: np.ndarray = np.sqrt(mean)[sources]
-        return result
-
-    def state(self) -> State:
-        """Return the fields."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
-    @classmethod
-    def from_state(cls, state: State) -> Self:
-        """Return the map of a state."""
-        return cls(**state)
+        return np.sqrt(mean)[sources]
 
 
 def _first_scaling(kind: str, x: np.ndarray) -> Scaling:
@@ -185,8 +174,7 @@ def _knots(column: np.ndarray, features: int) -> np.ndarray:
 def _ramps(column: np.ndarray, knots: np.ndarray) -> np.ndarray:
     """Return the ramps between knots, with a squared length of at most 1."""
     low, high = knots[:-1], knots[1:]
-    result: np.ndarray = np.clip((column[:, None] - low) / (high - low), 0, 1) / len(low) ** 0.5
-    return result
+    return np.clip((column[:, None] - low) / (high - low), 0, 1) / len(low) ** 0.5
 
 
 def _ranks(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

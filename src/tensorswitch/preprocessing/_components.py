@@ -11,14 +11,14 @@ from typing import Self
 import numpy as np
 
 from tensorswitch._checks import check_positive
-from tensorswitch.persistence import State, saved_as
+from tensorswitch.persistence import SavedPart, saved_as
 from tensorswitch.preprocessing._moments import Rows, _average, dense_blocks
 from tensorswitch.preprocessing._scaling import Scaling
 
 
 @saved_as("principal-components")
 @dataclass(frozen=True)
-class PrincipalComponents:
+class PrincipalComponents(SavedPart):
     """Project rows on the leading eigenvectors of their covariance.
 
         z = (x − mean) B
@@ -97,17 +97,7 @@ class PrincipalComponents:
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Return the components of rows."""
-        result: np.ndarray = (x - self.mean) @ self.basis
-        return result
-
-    def state(self) -> State:
-        """Return mean and basis."""
-        return {"mean": self.mean, "basis": self.basis}
-
-    @classmethod
-    def from_state(cls, state: State) -> Self:
-        """Return the components of a state."""
-        return cls(**state)
+        return (x - self.mean) @ self.basis
 
 
 def principal_components(x: np.ndarray, count: int) -> np.ndarray:

@@ -115,5 +115,4 @@ def _missing(values: np.ndarray) -> np.ndarray:
     """Return which values are None, NaN or NaT."""
     if values.dtype.kind == "O":
         return np.array([value is None or value != value for value in values], dtype=bool)
-    missing: np.ndarray = np.isnat(values) if values.dtype.kind == "M" else np.isnan(values)
-    return missing
+    return np.isnat(values) if values.dtype.kind == "M" else np.isnan(values)

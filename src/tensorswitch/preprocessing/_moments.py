@@ -45,8 +45,7 @@ def _origin(X: Rows, weight: np.ndarray | None) -> np.ndarray:
     used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
     if not len(used) or sparse.issparse(X):
         return np.zeros(X.shape[1])
-    origin: np.ndarray = np.asarray(X[used[0]], dtype=np.float64)
-    return origin
+    return np.asarray(X[used[0]], dtype=np.float64)
 
 
 def _average(
@@ -57,5 +56,4 @@ def _average(
     for part, rows in dense_blocks(X):
         s = np.ones(len(rows)) if weight is None else weight[part].astype(np.float64)
         total, count = total + s @ of(rows.astype(np.float64)), count + s.sum()
-    result: np.ndarray = total / max(count, np.finfo(float).tiny)
-    return result
+    return total / max(count, np.finfo(float).tiny)

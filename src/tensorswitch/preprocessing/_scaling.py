@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tensorswitch.persistence import State, saved_as
+from tensorswitch.persistence import SavedPart, saved_as
 from tensorswitch.preprocessing._moments import Rows, column_moments, dense_blocks
 
 CONSTANT = 1e-10  # a smaller deviation, relative to the numbers, is taken for rounding error
@@ -19,7 +19,7 @@ KINDS = ("columns", "common", "none")
 
 @saved_as("scaling")
 @dataclass(frozen=True)
-class Scaling:
+class Scaling(SavedPart):
     """Centre and scale columns.
 
         z = (x − centre) · factor
@@ -117,25 +117,20 @@ class Scaling:
         if self.centre is None or self.factor is None:
             return X
         dtype = X.dtype if X.dtype.kind == "f" else np.float64
-        result: np.ndarray = ((X - self.centre) * self.factor).astype(dtype, copy=False)
-        return result
+        return ((X - self.centre) * self.factor).astype(dtype, copy=False)
 
     def inverse(self, z: np.ndarray) -> np.ndarray:
         """Return scaled rows in their own units again; constant columns have their constant."""
         if self.centre is None:
             return z
-        result: np.ndarray = z * self.spread + self.centre
-        return result
+        return z * self.spread + self.centre
 
     @property
     def spread(self) -> np.ndarray:
         """What columns are divided by, ``1 / factor``; 0 for constant ones."""
         if self.factor is None:
             raise ValueError("rows are not scaled")
-        result: np.ndarray = np.divide(
-            1.0, self.factor, out=np.zeros_like(self.factor), where=self.factor > 0
-        )
-        return result
+        return np.divide(1.0, self.factor, out=np.zeros_like(self.factor), where=self.factor > 0)
 
     def ignored(self, X: Rows) -> np.ndarray:
         """Return the columns that were constant when the map was fitted, but vary in other rows."""
@@ -147,12 +142,3 @@ class Scaling:
         for _, rows in dense_blocks(X[:, columns]):
             varies |= (np.abs(rows - centre) > 1e-6 * np.abs(centre)).any(0)
         return columns[varies]
-
-    def state(self) -> State:
-        """Return kind, centre and factor."""
-        return {"kind": self.kind, "centre": self.centre, "factor": self.factor}
-
-    @classmethod
-    def from_state(cls, state: State) -> Self:
-        """Return the map of a state."""
-        return cls(**state)

@@ -85,8 +85,7 @@ def map_rows(
 ) -> Tensor:
     """Return ``F(x, V)``."""
     if (kernels := _kernels_for(x)) is not None:
-        y: Tensor = kernels.map_rows(x, gates, weight.to(x.dtype))
-        return y
+        return kernels.map_rows(x, gates, weight.to(x.dtype))
     if not weight.is_contiguous() and weight.mT.is_contiguous():
         return gradients(x, x, gates, weight.mT, group, need_weight=False)[0]
     group, known = _strategy(gates, weight, group, training)

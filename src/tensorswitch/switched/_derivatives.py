@@ -84,8 +84,7 @@ class Linear(torch.autograd.Function):
     def forward(
         x: Tensor, gates: Tensor, weight: Tensor, group: int | None, training: bool
     ) -> Tensor:
-        result: Tensor = linear_op(x, gates, weight, group, training)
-        return result
+        return linear_op(x, gates, weight, group, training)
 
     @staticmethod
     def setup_context(ctx: Context, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -123,8 +122,7 @@ class Outer(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, gates: Tensor, errors: Tensor, group: int | None) -> Tensor:
-        result: Tensor = outer_op(x, gates, errors, group)
-        return result
+        return outer_op(x, gates, errors, group)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> Gradients:

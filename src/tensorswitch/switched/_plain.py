@@ -28,5 +28,4 @@ def plain_outer(x: Tensor, gates: Tensor, errors: Tensor) -> Tensor:
         by_unit: Tensor = flat.unflatten(-1, (units, errors.shape[-1]))
         return by_unit.transpose(-3, -2)
     flat = (h * x.unsqueeze(-2)).flatten(-2).mT @ errors
-    result: Tensor = flat.unflatten(-2, (units, x.shape[-1]))
-    return result
+    return flat.unflatten(-2, (units, x.shape[-1]))

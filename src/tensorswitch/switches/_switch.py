@@ -125,8 +125,7 @@ class Maxout(Switch):
 
     def units(self, scores: Tensor) -> Tensor:
         """Return the highest score of each unit."""
-        best: Tensor = scores.unflatten(1, (-1, self.pieces)).amax(2)
-        return best
+        return scores.unflatten(1, (-1, self.pieces)).amax(2)
 
 
 def as_switch(switch: Switch | str) -> Switch:

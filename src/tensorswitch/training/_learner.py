@@ -342,7 +342,7 @@ class Learner:
             Settings of the run, which must be those of the checkpoint.
         """
         try:
-            return load(path, Checkpoint).restore(self, notes)  # type: ignore[no-any-return]
+            return load(path, Checkpoint).restore(self, notes)
         except OtherRunError as error:
             problem, cause = f"was made with {error}", None
         except (LookupError, TypeError, RuntimeError, AttributeError, ValueError) as error:
