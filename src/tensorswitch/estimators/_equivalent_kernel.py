@@ -99,20 +99,9 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
         return K, K.copy()[:, :, None]  # Gaussian processes add the noise to K in place
 
     def diag(self, X: ArrayLike) -> np.ndarray:
-        """Return the diagonal of the kernel matrix of ``X``.
+        """Return the diagonal of the kernel matrix of ``X``, of shape (n_samples,).
 
-        It is ``scale · ‖x‖²`` at any depth for "ts" and "ss", and depth + 1 times as much for
-        "ntk".
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            The diagonal.
+        It is ``scale · ‖x‖²`` for "ts" and "ss", and depth + 1 times as much for "ntk".
         """
         rows: np.ndarray = check_array(X, dtype=[np.float64, np.float32])
         factor = diagonal_factor(check_kind(self.kind), check_depth(self.depth))

@@ -166,18 +166,9 @@ class TSKernelRidge(SavedEstimator):
         Kernels of ReLU networks are homogeneous of degree one in the scaled row z, so that
         ``f(x) = intercept + Σ_i z_i ∂f/∂z_i`` by Euler's theorem. The share of the constant column
         of z belongs to the constant. As z is zero for a value at the centre of its column,
-        contributions say what differs from a row of averages.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        Explanation
-            Contributions of shape (n_samples, n_outputs, n_features) that add up with the constant
-            to ``decision_function`` or ``predict``. Two classes have one output.
+        contributions say what differs from a row of averages. Those of shape (n_samples, n_outputs,
+        n_features) add up with the constant to ``decision_function`` or ``predict``; two classes
+        have one output.
         """
         X = self._rows(X, accept_sparse=False)
         model = self._model
@@ -359,50 +350,20 @@ class TSKernelRidgeClassifier(ClassifierMixin, TSKernelRidge):  # type: ignore[m
         self.loo_score_ = float(accuracy_score(places, guesses, sample_weight=weight))
 
     def decision_function(self, X: MatrixLike) -> np.ndarray:
-        """Return outputs whose softmax is ``predict_proba``.
+        """Return outputs of shape (n_samples, n_classes), whose softmax is ``predict_proba``.
 
-        For two classes it is the logarithm of the odds of the second.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            The rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
-            Positive for the second class, where there are two.
+        For two classes, (n_samples,): the logarithm of the odds of the second.
         """
         logits = self._logits(X)
         return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
 
     def predict_proba(self, X: MatrixLike) -> np.ndarray:
-        """Return the probability of each class.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            The rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
+        """Return the probability of each class, of shape (n_samples, n_classes)."""
         rows = self._rows(X)  # raises before there is a model
         return self._calibration.probabilities(self._model(rows))
 
     def predict(self, X: MatrixLike) -> np.ndarray:
-        """Return the most probable class.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            The rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
+        """Return the most probable class of each row."""
         logits = self._logits(X)
         return self.classes_[logits.argmax(1)]
 

@@ -407,18 +407,9 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
         return _ovr_decision_function(decisions < 0, -decisions, len(self.classes_))
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
-        """Return the decision function.
+        """Return the decisions: for two classes, a column that is positive for the second.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), (n_samples, n_classes) or (n_samples, n_pairs)
-            For two classes, a single column that is positive for the second class. For more, a
-            column per class, or a column per pair if ``decision_function_shape="ovo"``.
+        For more, a column per class, or per pair if ``decision_function_shape="ovo"``.
         """
         decisions = self._pair_decisions(X)
         if len(self.classes_) == 2:
@@ -426,34 +417,15 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
         return decisions if self.decision_function_shape == "ovo" else self._scores(decisions)
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Predict the class with the most votes of the pairs; ties go to the first class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Class labels.
-        """
+        """Predict the class with the most votes of the pairs; ties go to the first class."""
         decisions = self._pair_decisions(X)
         return self.classes_[vote(decisions, len(self.classes_))]
 
     @available_if(lambda self: self.probability)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Return the probability of each class; needs ``probability=True``.
+        """Return the probability of each class, of shape (n_samples, n_classes).
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Probabilities, with classes in the order of ``classes_``.
+        It needs ``probability=True``.
         """
         check_is_fitted(self)
         if self._calibration is None:

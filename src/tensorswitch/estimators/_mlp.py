@@ -200,16 +200,8 @@ class TSMLP(SavedEstimator):
     def explain(self, X: ArrayLike) -> Explanation:
         """Return what each feature contributes: input times gradient, exact once gates are known.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        Explanation
-            Contributions of shape (n_samples, n_outputs, n_features) that add up with the constant
-            to the outputs of the network.
+        Contributions of shape (n_samples, n_outputs, n_features) add up with the constant to the
+        outputs of the network.
         """
         check_is_fitted(self)
         return self._model.explain(check_rows(self, X))
@@ -224,12 +216,9 @@ class TSMLP(SavedEstimator):
         return self._model.module()
 
     def to_onnx(self, path: str | Path) -> None:
-        """Write the fitted model as an ONNX file, from features to the outputs of ``to_torch``.
+        """Write the fitted model to an ONNX file, from features to the outputs of ``to_torch``.
 
-        Parameters
-        ----------
-        path : str or Path
-            File to write. Its input ``x`` has the shape (rows, n_features), in float32.
+        Its input ``x`` has the shape (rows, n_features), in float32.
         """
         to_onnx(self.to_torch(), path, torch.zeros(2, self.n_features_in_, device="cpu"))
 
@@ -568,33 +557,11 @@ class TSMLPClassifier(ClassifierMixin, TSMLP):  # type: ignore[misc]
         return targets, weight, len(known)
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Predict the probability of each class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Probabilities, with classes in the order of ``classes_``.
-        """
+        """Return the probability of each class, of shape (n_samples, n_classes)."""
         return softmax(self._outputs(X).astype(np.float64), axis=1)
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Predict the most probable class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Class labels.
-        """
+        """Predict the most probable class."""
         places = self._outputs(X).argmax(1)  # raises if the model is not fitted
         return self.classes_[places]
 
@@ -674,17 +641,6 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, TSMLP):  # type: ignore[m
         return targets, weight, targets.shape[1]
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Predict targets.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Predictions, in the shape of the training targets.
-        """
+        """Predict targets, in the shape of those of the training samples."""
         outputs = self._outputs(X)
         return outputs if self.target_shape_ else outputs.ravel()

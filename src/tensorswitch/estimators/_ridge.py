@@ -260,20 +260,10 @@ class RidgeEstimator(SavedEstimator):
 
         Once its gates are known, a TS representation is linear in the input, ``W_eff(x) x``; given
         columns have their weights, and the share of a patch of an image is divided evenly among
-        its pixels.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        Explanation
-            Contributions of shape (n_samples, n_outputs, n_features), or a height and a width in
-            place of features, relative to the mean of the training samples where there is one.
-            They add up with the constant to ``decision_function`` or ``predict``. Two classes have
-            one output.
+        its pixels. Contributions have the shape (n_samples, n_outputs, n_features), or a height and
+        a width in place of features, and are relative to the mean of the training samples where
+        there is one. They add up with the constant to ``decision_function`` or ``predict``. Two
+        classes have one output.
         """
         check_is_fitted(self)
         rows, units = self._checked_rows(X, accept_sparse=False), self._readout.units
@@ -284,13 +274,10 @@ class RidgeEstimator(SavedEstimator):
     def to_torch(self) -> nn.Sequential:
         """Return the fitted model as a torch module from features to outputs.
 
-        Returns
-        -------
-        torch.nn.Sequential
-            For classifiers the decision function, with a single output for two classes; for
-            regressors the predictions, as columns. They are in float64 where float32 would lose
-            them, as targets are far from zero compared with their spread (Unix times). The last
-            layers can be trained further; what comes before them is fixed.
+        For classifiers the decision function, with a single output for two classes; for regressors
+        the predictions, as columns. They are in float64 where float32 would lose them, as targets
+        are far from zero compared with their spread (Unix times). The last layers can be trained
+        further; what comes before them is fixed.
         """
         check_is_fitted(self)
         module, units = self._readout.front.module(self.solution_), self._readout.units
@@ -299,21 +286,11 @@ class RidgeEstimator(SavedEstimator):
         return module.eval()
 
     def to_onnx(self, path: str | Path) -> None:
-        """Write the fitted model as an ONNX file, from features to the outputs of ``to_torch``.
+        """Write the fitted model to an ONNX file, from features to the outputs of ``to_torch``.
 
         The input ``x`` has the shape (rows, n_features), or (images, channels, height, width) for
         images, in float32, or in float64 if the model was fitted with it; the output ``y`` has the
         shape (rows, outputs).
-
-        Parameters
-        ----------
-        path : str or Path
-            File to write.
-
-        Raises
-        ------
-        ImportError
-            If the packages of the extra ``onnx`` are missing.
         """
         network = self.to_torch()
         front = self._readout.front
@@ -323,23 +300,9 @@ class RidgeEstimator(SavedEstimator):
         """Return a model with the same features that has learned from no rows.
 
         Models of different rows can only be merged if they have the same features. Fit one to a
-        sample, and let each machine start from what this method returns.
-
-        Parameters
-        ----------
-        classes : array-like of shape (n_classes,), optional
-            The classes of a new classifier, by default the same. Features do not depend on them, so
-            that those learned on one data set can serve another.
-
-        Returns
-        -------
-        self : object
-            A new model. It predicts once it has rows.
-
-        Raises
-        ------
-        ValueError
-            If there are fewer than two classes, or classes are given to a regressor.
+        sample, and let each machine start from what this method returns; it predicts once it has
+        rows. Features do not depend on the classes of a classifier, so that ``classes`` may be
+        others than those of the sample; by default they are the same.
         """
         check_is_fitted(self)
         if classes is not None:
@@ -350,24 +313,10 @@ class RidgeEstimator(SavedEstimator):
 
     @unchanged_on_error
     def merge(self, other: Self) -> Self:
-        """Add what another model has learned from other rows.
+        """Add what another model has learned from other rows, which is not modified.
 
-        The result is the model of all rows, up to rounding.
-
-        Parameters
-        ----------
-        other : object
-            A model with the same features; see :meth:`without_rows`. It is not modified.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If the features differ.
+        The result is the model of all rows, up to rounding. Both must have the same features; see
+        :meth:`without_rows`.
         """
         check_is_fitted(self)
         check_is_fitted(other)
@@ -386,11 +335,6 @@ class RidgeEstimator(SavedEstimator):
 
         All ranks must have the same features and classes. Afterwards all have the same model.
         Probabilities are calibrated on rows of the own rank.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
         """
         check_is_fitted(self)
         self._readout = self._readout.all_reduce()
@@ -522,15 +466,7 @@ class RidgeClassifier(ClassifierMixin, RidgeEstimator):  # type: ignore[misc]
     def drop_empty_classes(self) -> Self:
         """Forget classes whose rows have all been removed, as if they had never appeared.
 
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If rows of fewer than two classes are left.
+        At least two classes must be left.
         """
         check_is_fitted(self)
         sums = self._readout.summed()
@@ -571,54 +507,24 @@ class RidgeClassifier(ClassifierMixin, RidgeEstimator):  # type: ignore[misc]
         self._calibrate(sample)
 
     def decision_function(self, X: MatrixLike) -> np.ndarray:
-        """Return the outputs of the readout.
+        """Return the outputs of the readout, of shape (n_samples, n_classes).
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes) or (n_samples,)
-            The output of each class. For two classes there is a single output, which is positive
-            for the second.
+        For two classes, (n_samples,): the output that is positive for the second.
         """
         outputs = self._outputs(X)
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
     def predict_proba(self, X: MatrixLike) -> np.ndarray:
-        """Return the probability of each class.
+        """Return the probability of each class, of shape (n_samples, n_classes).
 
         They are the softmax of the outputs times a temperature, which minimises the log-loss of
         training rows whose outputs come from readouts that have not seen them.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Probabilities, in the order of ``classes_``.
         """
         outputs = self._outputs(X).astype(np.float64)
         return self._calibrator.found.calibration.probabilities(outputs)
 
     def predict(self, X: MatrixLike) -> np.ndarray:
-        """Predict the class with the largest output.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Class labels.
-        """
+        """Predict the class with the largest output."""
         outputs = self._outputs(X)  # first: it raises if the model is not fitted
         return self.classes_[places_of(outputs)]
 
@@ -671,18 +577,7 @@ class RidgeRegressor(MultiOutputMixin, RegressorMixin, RidgeEstimator):  # type:
         return self._add_chunk(X, y, sample_weight)
 
     def predict(self, X: MatrixLike) -> np.ndarray:
-        """Predict targets.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Predictions, in the shape of the training targets.
-        """
+        """Predict targets, in the shape of those of the training samples."""
         outputs = self._outputs(X)
         return outputs[:, 0] if self._flat else outputs
 

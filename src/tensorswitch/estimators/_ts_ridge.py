@@ -94,15 +94,7 @@ class GatedRidge(RidgeEstimator):
     def open_gates(self, X: ArrayLike) -> np.ndarray:
         """Return which gates are open, the pattern that decides what linear map is applied.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        ndarray of bool of shape (n_samples, n_gates)
-            The gates of all layers, the first layer first.
+        Of shape (n_samples, n_gates), with the gates of all layers, the first layer first.
         """
         gated = self._gated()
         X = self._checked_rows(X, accept_sparse=False)

@@ -72,36 +72,19 @@ class KernelModel(SavedPart):
         return (torch.cat(parts) + self.intercept).double().numpy()
 
     def kernel(self, z: Tensor) -> Tensor:
-        """Return the kernel of scaled rows and the support, of shape (rows, support rows).
-
-        Parameters
-        ----------
-        z : Tensor of shape (rows, columns + 1)
-            Scaled rows.
-        """
+        """Return the kernel of scaled rows and the support, of shape (rows, support rows)."""
         other = None if z is self.support else self.support  # of itself it takes half the time
         found = equivalent_kernels(z, other, kinds=[self.kind], depths=[self.depth])
         return found[self.kind, self.depth]
 
     def scaled(self, x: Any) -> Tensor:
-        """Return ``z(x)``, of shape (rows, columns + 1), in the type of the support.
-
-        Parameters
-        ----------
-        x : ndarray or sparse matrix of shape (rows, features)
-            The rows.
-        """
+        """Return ``z(x)``, of shape (rows, columns + 1), in the type of the support."""
         return torch.from_numpy(self.columns(dense_rows(x), self.bias)).to(self.support)
 
     def contributions(self, z: Tensor) -> Tensor:
-        """Return ``z_j ∂f/∂z_j``, which add up to ``f − b``: kernels are homogeneous in z.
+        """Return ``z_j ∂f/∂z_j`` of scaled rows, of shape (rows, outputs, columns + 1).
 
-        They have the shape (rows, outputs, columns + 1).
-
-        Parameters
-        ----------
-        z : Tensor of shape (rows, columns + 1)
-            Scaled rows.
+        They add up to ``f − b``, since kernels are homogeneous in z.
         """
         found = gradients(z, self.support, self.coef, self.kind, self.depth)
         return torch.stack([gradient * z for gradient in found], dim=1)
@@ -111,11 +94,6 @@ class KernelModel(SavedPart):
 
         ``k_c(x, x) − k_cᵀ (A + λ)⁻¹ k_c + λ (1 + 1/n)`` with the kernel centred on the training
         rows, which stands for the free intercept.
-
-        Parameters
-        ----------
-        x : ndarray or sparse matrix of shape (rows, features)
-            The rows.
         """
         rows = len(self.support)
         gram = self.kernel(self.support)

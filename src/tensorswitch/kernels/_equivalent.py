@@ -36,12 +36,8 @@ def ss_kernel(X: Array, Y: Array | None = None, depth: int = 1) -> Array:
 
     Parameters
     ----------
-    X : array of shape (rows, features)
+    X, Y, depth : array, array or None, and int
         As in :func:`equivalent_kernels`.
-    Y : array of shape (other rows, features), optional
-        Likewise.
-    depth : int, default=1
-        Number of hidden layers; 0 is the linear kernel.
 
     Examples
     --------
@@ -59,12 +55,8 @@ def ts_kernel(X: Array, Y: Array | None = None, depth: int = 1) -> Array:
 
     Parameters
     ----------
-    X : array of shape (rows, features)
+    X, Y, depth : array, array or None, and int
         As in :func:`equivalent_kernels`.
-    Y : array of shape (other rows, features), optional
-        Likewise.
-    depth : int, default=1
-        Number of hidden layers; 0 is the linear kernel.
 
     Examples
     --------
@@ -85,12 +77,8 @@ def ntk_kernel(X: Array, Y: Array | None = None, depth: int = 1) -> Array:
 
     Parameters
     ----------
-    X : array of shape (rows, features)
+    X, Y, depth : array, array or None, and int
         As in :func:`equivalent_kernels`.
-    Y : array of shape (other rows, features), optional
-        Likewise.
-    depth : int, default=1
-        Number of hidden layers; 0 is the linear kernel.
 
     Examples
     --------
@@ -193,16 +181,8 @@ def finite_kernel(network: TensorSwitching, X: Array, Y: Array | None = None) ->
     ----------
     network : TensorSwitching
         Network whose gates define the kernel.
-    X : array of shape (rows, features)
-        NumPy array, SciPy sparse matrix or torch tensor, of float32 or float64. Integers are taken
-        as float64, narrower types as float32.
-    Y : array of shape (other rows, features), optional
-        By default ``X``.
-
-    Returns
-    -------
-    array of shape (rows, other rows)
-        Kernel matrix, of the type of ``X``.
+    X, Y : array, and array or None
+        As in :func:`equivalent_kernels`, which says what is returned, too.
 
     Examples
     --------

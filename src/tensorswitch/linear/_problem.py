@@ -144,13 +144,7 @@ class Solution(NamedTuple):
         return cls(**state)
 
     def shaped(self, representation: Representation) -> Solution:
-        """Return the solution with weights in the axes of a representation.
-
-        Parameters
-        ----------
-        representation : Representation
-            What the weights belong to.
-        """
+        """Return the solution with weights in the axes of the representation they belong to."""
         weight = self.weight.reshape(*representation.shape, self.weight.shape[-1])
         return self._replace(weight=weight)
 

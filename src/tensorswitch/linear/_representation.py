@@ -221,24 +221,12 @@ class Representation(ABC):
         return total / self.features
 
     def hashes(self, rows: RowsOf) -> Tensor:
-        """Return a hash of each row, in int64; rows of equal representations have the same.
-
-        Parameters
-        ----------
-        rows : RowsOf
-            The rows.
-        """
+        """Return a hash of each row, in int64; rows of equal representations have the same."""
         return row_hashes(rows.x)
 
     @abstractmethod
     def differences(self, other: Representation) -> str:
-        """Return how another representation differs, or "" if sums of both can be added.
-
-        Parameters
-        ----------
-        other : Representation
-            Another representation.
-        """
+        """Return how another representation differs, or "" if sums of both can be added."""
 
     @abstractmethod
     def state(self) -> dict[str, Any]:

@@ -281,17 +281,9 @@ class Sums:
         return [self._kept[part] for part in range(len(self._kept.gram))]
 
     def merge(self, other: Self) -> Self:
-        """Add the sums of other rows, and return these.
+        """Add the sums of other rows, which are not modified, and return these.
 
-        Parameters
-        ----------
-        other : Sums
-            The sums to add. They are not modified.
-
-        Raises
-        ------
-        ValueError
-            If representations, outputs, folds, forgetting or devices differ.
+        Representations, outputs, folds, forgetting and devices must be the same.
         """
         self._check_whole()
         other._check_whole()
@@ -365,13 +357,7 @@ class Sums:
         return result
 
     def empty(self, out_features: int | None = None) -> Self:
-        """Return the same sums without rows.
-
-        Parameters
-        ----------
-        out_features : int, optional
-            Number of columns of the targets, by default the same.
-        """
+        """Return the same sums without rows, with another number of outputs if it is given."""
         result = copy(self)
         Sums.__init__(
             result,
@@ -386,25 +372,13 @@ class Sums:
         return result
 
     def save(self, path: str | Path) -> None:
-        """Save the sums as a safetensors file, atomically.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file to write. An existing file is replaced only when the new one is complete.
-        """
+        """Save the sums to a safetensors file, atomically."""
         self._check_whole()
         persistence.save(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Load sums that :meth:`save` wrote, or raise ``ValueError`` if the file is damaged.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file to read.
-        """
+        """Load sums that :meth:`save` wrote, or raise ``ValueError`` if the file is damaged."""
         return persistence.load(path, cls)
 
     def state(self) -> dict[str, Any]:
