@@ -70,10 +70,8 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like of shape (n_samples_X, n_features)
-            Samples.
-        Y : array-like of shape (n_samples_Y, n_features), optional
-            Other samples. By default ``X``.
+        X, Y : array-like of shape (n_samples_X, n_features) and (n_samples_Y, n_features)
+            Samples, and other samples, by default the same.
         eval_gradient : bool, default=False
             Whether to return the gradient with respect to the logarithm of ``scale`` as well.
 

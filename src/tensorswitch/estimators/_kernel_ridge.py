@@ -108,11 +108,6 @@ class TSKernelRidge(SavedEstimator):
             Labels, or targets of a regression.
         sample_weight : array-like of shape (n_samples,), optional
             Weights of the rows. A weight of two is a repeated row.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
         """
         self._validate_params()
         X, y = check_training_rows(self, X, y, dtype=np.float64, accept_sparse="csr")
@@ -192,19 +187,15 @@ class TSKernelRidge(SavedEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-        others : array-like of shape (n_others, n_features)
-            Rows to compare with, such as the training rows.
+        X, others : array-like of shape (n_samples, n_features) and (n_others, n_features)
+            Samples, and rows to compare with, such as the training rows.
         count : int, default=3
             How many to find.
 
         Returns
         -------
-        places : ndarray of int of shape (n_samples, count)
-            Indices of the most similar rows, most similar first.
-        share : ndarray of shape (n_samples, count)
-            Share of the gates that agree.
+        places, share : ndarray of shape (n_samples, count)
+            Indices of the most similar rows, most similar first, and the share of gates that agree.
         """
         rows = (self._rows(x, accept_sparse=False) for x in (X, others))
         a, b = (torch.nn.functional.normalize(self._model.scaled(x).double()) for x in rows)

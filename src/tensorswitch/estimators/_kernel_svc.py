@@ -320,11 +320,6 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
             Class labels.
         sample_weight : array-like of shape (n_samples,), optional
             Factor on C of each sample, 1 by default. Samples with a weight of 0 are ignored.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
         """
         self._validate_params()
         X, y = check_training_rows(self, X, y)

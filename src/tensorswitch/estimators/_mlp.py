@@ -134,11 +134,6 @@ class TSMLP(SavedEstimator):
             Class labels, or targets of a regression, which may have several columns.
         sample_weight : array-like of shape (n_samples,), optional
             Factors on the losses of the samples. A weight of two is a repeated sample.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
         """
         self._validate_params()
         random = check_random_state(self.random_state)
@@ -512,19 +507,10 @@ class TSMLPClassifier(ClassifierMixin, TSMLP):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X, y, sample_weight : as for :meth:`fit`
             A chunk of samples.
-        y : array-like of shape (n_samples,)
-            Class labels.
         classes : array-like of shape (n_classes,), optional
             All labels that any chunk may contain. Required in the first call.
-        sample_weight : array-like of shape (n_samples,), optional
-            Factors on the losses of the samples. A weight of two is a repeated sample.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
         """
         known = check_partial_fit(getattr(self, "classes_", None), classes)
         if isinstance(self.class_weight, str):
@@ -610,17 +596,8 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, TSMLP):  # type: ignore[m
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X, y, sample_weight : as for :meth:`fit`
             A chunk of samples.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
-        sample_weight : array-like of shape (n_samples,), optional
-            Factors on the losses of the samples. A weight of two is a repeated sample.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
         """
         return self._learn_chunk(X, y, sample_weight)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from tensorswitch.estimators._ridge import RidgeEstimator
+from tensorswitch.linear._dask import chunks_of, merged
 
 if TYPE_CHECKING:
     from dask.array import Array
@@ -25,24 +26,10 @@ def fit_on_dask(model: Model, X: Array, y: Array, *, split_every: int = 4) -> Mo
     ----------
     model : TSConvRidgeClassifier, or a classifier or regressor TSRidge* or StreamingRidge*
         A model that has been fitted to a sample, whose features are used. Its rows do not count.
-    X : dask.array.Array
-        Images or features, in chunks along the first axis.
-    y : dask.array.Array of shape (rows,) or (rows, outputs)
-        Labels or targets.
+    X, y : dask.array.Array
+        Images or features with their labels or targets, in chunks along the first axis.
     split_every : int, default=4
         Number of models that are merged at a time.
-
-    Returns
-    -------
-    estimator
-        The model of all rows.
-
-    Raises
-    ------
-    TypeError
-        If an argument is not a Dask array.
-    ValueError
-        If X and y have different numbers of rows.
 
     Examples
     --------
@@ -59,29 +46,13 @@ def fit_on_dask(model: Model, X: Array, y: Array, *, split_every: int = 4) -> Mo
     """
     from dask.delayed import delayed
 
-    for name, array in (("X", X), ("y", y)):
-        if not hasattr(array, "to_delayed"):
-            raise TypeError(
-                f"{name} must be a Dask array, got {type(array).__name__}; "
-                "convert it with dask.array.from_array()"
-            )
-    if len(X) != len(y):
-        raise ValueError(f"X has {len(X)} rows but y has {len(y)}")
-    if split_every < 2:
-        raise ValueError(f"split_every must be at least 2, got {split_every}")
-    X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))
-    y = y.rechunk({0: X.chunks[0], **dict.fromkeys(range(1, y.ndim), -1)})
-    start, add, join = delayed(model.without_rows()), delayed(_add), delayed(_merge)
-    chunks = zip(X.to_delayed().ravel(), y.to_delayed().ravel(), strict=True)
-    models = [add(start, *chunk) for chunk in chunks]
-    while len(models) > 1:
-        models = [join(models[s : s + split_every]) for s in range(0, len(models), split_every)]
-    return models[0].compute()
+    chunks = chunks_of({"X": X, "y": y})
+    add, start = delayed(_add), delayed(model.without_rows())
+    return merged([add(start, *part) for part in chunks], _merge, split_every)
 
 
 def _add(model: Model, X: np.ndarray, y: np.ndarray) -> Model:
-    # Tasks do not modify their inputs.
-    return model.without_rows().partial_fit(X, y)
+    return model.without_rows().partial_fit(X, y)  # tasks do not modify their inputs
 
 
 def _merge(models: Sequence[Model]) -> Model:

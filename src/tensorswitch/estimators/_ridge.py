@@ -125,11 +125,6 @@ class RidgeEstimator(SavedEstimator):
             Class labels of a classifier, targets of a regressor.
         sample_weight : array-like of shape (n_samples,), optional
             Weights of the samples, 1 by default. A weight of two is a repeated sample.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
         """
         self._validate_params()
         rows, y = self._checked_chunk(X, y, first=True)
@@ -193,17 +188,8 @@ class RidgeEstimator(SavedEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Samples that were fitted.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Their labels or targets.
-        sample_weight : array-like of shape (n_samples,), optional
-            The weights they were fitted with, 1 by default.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
+        X, y, sample_weight : as for :meth:`fit`
+            Samples that were fitted, with their targets and weights.
         """
         check_is_fitted(self)
         rows, y = self._checked_chunk(X, y, first=False)
@@ -367,19 +353,10 @@ class RidgeClassifier(ClassifierMixin, RidgeEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            A chunk of samples.
-        y : array-like of shape (n_samples,)
-            Class labels. Later chunks may contain new ones.
+        X, y, sample_weight : as for :meth:`fit`
+            A chunk of samples. Later chunks may contain new labels.
         classes : array-like of shape (n_classes,), optional
             All labels of the chunk, and more if they are known. Required in the first call.
-        sample_weight : array-like of shape (n_samples,), optional
-            Weights of the samples, 1 by default. A weight of two is a repeated sample.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
         """
         if not self.__sklearn_is_fitted__():
             classes = check_partial_fit(None, classes)
@@ -562,17 +539,8 @@ class RidgeRegressor(MultiOutputMixin, RegressorMixin, RidgeEstimator):  # type:
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X, y, sample_weight : as for :meth:`fit`
             A chunk of samples.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
-        sample_weight : array-like of shape (n_samples,), optional
-            Weights of the samples, 1 by default. A weight of two is a repeated sample.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
         """
         return self._add_chunk(X, y, sample_weight)
 

@@ -69,15 +69,8 @@ def load_estimator(path: str | Path) -> BaseEstimator:
     path : str or Path
         File to read.
 
-    Returns
-    -------
-    estimator
-        The fitted estimator.
-
     Raises
     ------
-    FileNotFoundError
-        If there is no such file.
     ValueError
         If the file is damaged or does not contain an estimator.
     """
@@ -91,12 +84,5 @@ def load_estimator_with_notes(path: str | Path) -> tuple[BaseEstimator, State]:
     ----------
     path : str or Path
         File written by :func:`save_estimator`.
-
-    Returns
-    -------
-    model : estimator
-        The fitted estimator.
-    notes : dict
-        The notes.
     """
     return persistence.load_with_notes(path, BaseEstimator)

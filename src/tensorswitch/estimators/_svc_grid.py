@@ -51,14 +51,10 @@ def kernel_svc_grid(
 
     Parameters
     ----------
-    X : array-like of shape (n_samples, n_features)
-        Training samples.
-    y : array-like of shape (n_samples,)
-        Class labels.
-    X_val : array-like of shape (n_validation, n_features)
-        Validation samples.
-    y_val : array-like of shape (n_validation,)
-        Class labels of the validation samples.
+    X, y : array-like of shape (n_samples, n_features) and (n_samples,)
+        Training samples and their class labels.
+    X_val, y_val : array-like of shape (n_validation, n_features) and (n_validation,)
+        Validation samples and their class labels.
     kinds : iterable of {"ss", "ts", "ntk"}, default=("ss", "ts")
         Kernels.
     depths : iterable of int, default=range(1, 11)
@@ -67,18 +63,8 @@ def kernel_svc_grid(
         Penalties of errors.
     normalize : bool, default=True
         Whether to scale samples to unit length first.
-    bias : bool or float, default=False
-        The constant input, as in :class:`TSKernelSVC`. The paper has none.
-    tol : float, default=1e-3
-        Tolerance of the stopping criterion of libsvm.
-    cache_size : float, default=200
-        Size of libsvm's cache in MiB, for each machine.
-    memory_gb : float, optional
-        Memory budget in GiB for Gram matrices and libsvm's caches. By default there is no limit.
-    n_jobs : int, optional
-        Number of pairs of classes to solve in parallel through joblib.
-    verbose : bool, default=False
-        Show a progress bar.
+    bias, tol, cache_size, memory_gb, n_jobs, verbose : as for :class:`TSKernelSVC`
+        The paper has no constant input.
 
     Returns
     -------

@@ -107,19 +107,15 @@ class GatedRidge(RidgeEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-        others : array-like of shape (n_others, n_features)
-            Rows to compare with, such as the training rows.
+        X, others : array-like of shape (n_samples, n_features) and (n_others, n_features)
+            Samples, and rows to compare with, such as the training rows.
         count : int, default=3
             How many to find.
 
         Returns
         -------
-        places : ndarray of int of shape (n_samples, count)
-            Indices of the most similar rows, most similar first.
-        share : ndarray of shape (n_samples, count)
-            Share of the gates that agree.
+        places, share : ndarray of shape (n_samples, count)
+            Indices of the most similar rows, most similar first, and the share of gates that agree.
         """
         return nearest_patterns(self.open_gates(X), self.open_gates(others), count)
 

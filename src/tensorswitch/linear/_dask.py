@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,14 +24,14 @@ def sum_on_dask(
 ) -> Sums:
     """Sum ``C = Σ s z zᵀ`` and ``S = Σ s z tᵀ`` over the chunks of Dask arrays.
 
-    The sums are computed on the current Dask cluster, or else in threads of this process.
+    The sums are computed on the current Dask cluster, or else in threads of this process. Tasks do
+    not modify their inputs: if a worker dies and Dask repeats a partition or a merge, its rows are
+    still counted once.
 
     Parameters
     ----------
-    x : dask.array.Array of shape (rows, n_0)
-        The inputs, in chunks of rows.
-    targets : dask.array.Array of shape (rows, out)
-        The targets. They are rechunked to match ``x``.
+    x, targets : dask.array.Array of shape (rows, n_0) and (rows, out)
+        Inputs and targets, which are rechunked to match them.
     representation : Representation
         The map from inputs to z.
     sample_weight : dask.array.Array of shape (rows,), optional
@@ -40,21 +40,6 @@ def sum_on_dask(
         Data type of rows and sums. By default that of the gate weights, or float32 without them.
     split_every : int, default=4
         Number of sums that are merged at a time.
-
-    Returns
-    -------
-    Sums
-        The sums of all rows.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not a Dask array, shapes are inconsistent, or rows are not finite.
-
-    Notes
-    -----
-    Tasks do not modify their inputs. If a worker dies and Dask repeats a partition or a merge, its
-    rows are still counted once.
 
     Examples
     --------
@@ -67,33 +52,47 @@ def sum_on_dask(
     """
     from dask.delayed import delayed
 
-    given = {"x": (x, 2), "targets": (targets, 2), "sample_weight": (sample_weight, 1)}
-    if sample_weight is None:
-        del given["sample_weight"]
-    for name, (array, axes) in given.items():
+    given = {"x": x, "targets": targets}
+    if sample_weight is not None:
+        given["sample_weight"] = sample_weight
+    chunks = chunks_of(given)
+    for name, array in given.items():
+        if array.ndim != (axes := 1 if name == "sample_weight" else 2):
+            raise ValueError(f"{name} must have {axes} axes, got shape {array.shape}")
+    kind = dtype or representation.dtype or torch.float32
+    add, shared = delayed(_sum), delayed(representation)
+    sums = [add(shared, kind, targets.shape[1], *part) for part in chunks]
+    return merged(sums, _merge, split_every)
+
+
+def chunks_of(arrays: dict[str, Any]) -> Iterable[tuple[Any, ...]]:
+    """Return the chunks of rows of Dask arrays, those of the first one, as delayed arrays."""
+    whole: list[Any] = []
+    rows = 0
+    for name, array in arrays.items():
         if not hasattr(array, "to_delayed"):
             raise TypeError(
                 f"{name} must be a Dask array, got {type(array).__name__}; "
                 "convert it with dask.array.from_array()"
             )
-        if array.ndim != axes:
-            raise ValueError(f"{name} must have {axes} axes, got shape {array.shape}")
-        if len(array) != len(x):
-            raise ValueError(f"x has {len(x)} rows but {name} has {len(array)}")
+        if whole and len(array) != rows:
+            raise ValueError(f"{next(iter(arrays))} has {rows} rows but {name} has {len(array)}")
+        rows = len(array)
+        chunks = whole[0].chunks[0] if whole else array.chunks[0]
+        whole.append(array.rechunk({0: chunks, **dict.fromkeys(range(1, array.ndim), -1)}))
+    return zip(*(array.to_delayed().ravel() for array in whole), strict=True)
+
+
+def merged(parts: list[Any], merge: Callable[[Sequence[Any]], Any], split_every: int) -> Any:
+    """Compute delayed parts and merge them in a tree, so that no worker has to hold all."""
+    from dask.delayed import delayed
+
     if split_every < 2:
         raise ValueError(f"split_every must be at least 2, got {split_every}")
-    rows = x.chunks[0]
-    parts = [a.rechunk({0: rows, 1: -1} if n == 2 else {0: rows}) for a, n in given.values()]
-    dtype = dtype or representation.dtype or torch.float32
-    shared = delayed(representation)
-    add, join = delayed(_sum), delayed(_merge)
-    sums = [
-        add(shared, dtype, targets.shape[1], *chunks)
-        for chunks in zip(*(p.to_delayed().ravel() for p in parts), strict=True)
-    ]
-    while len(sums) > 1:
-        sums = [join(sums[s : s + split_every]) for s in range(0, len(sums), split_every)]
-    return sums[0].compute()
+    join = delayed(merge)
+    while len(parts) > 1:
+        parts = [join(parts[s : s + split_every]) for s in range(0, len(parts), split_every)]
+    return parts[0].compute()
 
 
 def _sum(

@@ -67,31 +67,12 @@ def solve_dual(
 
     Parameters
     ----------
-    x : Tensor of shape (rows, n_0)
-        The inputs.
-    targets : Tensor of shape (rows, out)
-        The targets.
-    gate_weights : Representation, sequence of Tensor, bool Tensor or Routes
-        The representation, or the gates of :class:`Copies`; see :func:`solve`.
+    x, targets, gate_weights, sample_weight, switch, fit_intercept : as for :func:`solve`
+        The rows and their representation.
     alpha : float, str or a sequence of these, default="mean"
-        The penalty λ, or several; see :func:`solve`. One of several is chosen by exact
-        leave-one-out error, where identical rows are left out together.
-    sample_weight : Tensor of shape (rows,), optional
-        Weights of the rows, 1 by default.
-    switch : Switch or str, default="relu"
-        The switch that opens the gates, if they follow from weights.
-    fit_intercept : bool, default=False
-        Whether to add an intercept that is not penalised.
-
-    Returns
-    -------
-    Solution
-        The readout, with the λ that was used.
-
-    Raises
-    ------
-    ValueError
-        If the arguments are inconsistent, or the kernel matrix is too ill-conditioned for λ.
+        The penalty λ, or several, as for :func:`solve`. One of several is chosen by exact
+        leave-one-out error, where identical rows are left out together. The kernel matrix must not
+        be too ill-conditioned for λ.
 
     Examples
     --------

@@ -89,18 +89,12 @@ def solve_matrix_free(
 
     Parameters
     ----------
-    x : Tensor of shape (rows, n_0)
-        The inputs.
-    targets : Tensor of shape (rows, out)
-        The targets.
-    gate_weights : Representation, sequence of Tensor, bool Tensor or Routes
-        The representation, or the gates of :class:`Copies`; see :func:`solve`.
+    x, targets, gate_weights, sample_weight, switch, fit_intercept : as for :func:`solve`
+        The rows and their representation.
     alpha : float, str or a sequence of these, default="mean"
-        The penalty λ, or several; see :func:`solve`. One of several is chosen by cross-validation
-        with the folds of :func:`fold_of_rows`, of which only the first is left out if there are
-        more than 20,000 rows. Each starts from the solution of the next larger one.
-    sample_weight : Tensor of shape (rows,), optional
-        Weights of the rows, 1 by default.
+        The penalty λ, or several, as for :func:`solve`. One of several is chosen by
+        cross-validation with the folds of :func:`fold_of_rows`, of which only the first is left out
+        if there are more than 20,000 rows. Each starts from the solution of the next larger one.
     tol, max_iter : float, default=1e-3, and int, default=500
         Stop when the norm of the residual relative to ``Zᵀ T`` is at most ``tol`` for every output,
         or with a warning after ``max_iter`` iterations.
@@ -111,22 +105,8 @@ def solve_matrix_free(
         solution.
     watch : callable, optional
         Called with a note on the residual after each iteration.
-    switch : Switch or str, default="relu"
-        The switch that opens the gates, if they follow from weights.
-    fit_intercept : bool, default=False
-        Whether to add an intercept that is not penalised.
     preconditioner : {"auto", "kronecker", "sampled"}, default="auto"
         See the notes. "auto" takes sampled rows where their effective number is large enough.
-
-    Returns
-    -------
-    Solution
-        The readout, with λ, the number of iterations and the residual.
-
-    Raises
-    ------
-    ValueError
-        If the arguments are inconsistent, or the iteration breaks down.
 
     Notes
     -----

@@ -67,10 +67,8 @@ def solve(
 
     Parameters
     ----------
-    x : Tensor of shape (rows, n_0)
-        The inputs.
-    targets : Tensor of shape (rows, out)
-        The targets.
+    x, targets : Tensor of shape (rows, n_0) and (rows, out)
+        Inputs and targets.
     gate_weights : Representation, sequence of Tensor, bool Tensor or Routes
         A representation; the fixed gate weights of each layer of :class:`Copies`, of shape
         (n_l, units below); or the gates themselves: a boolean tensor of shape (rows, gates), or
@@ -97,17 +95,12 @@ def solve(
     fit_intercept : bool, default=False
         Whether to add an intercept that is not penalised.
 
-    Returns
-    -------
-    Solution
-        The readout, with the λ that was used.
-
     Raises
     ------
     MemoryError
         If no permitted solver fits into the budget.
-    ValueError
-        If the arguments are inconsistent, or the system is singular to working precision.
+    SingularError
+        If the system is singular to working precision.
 
     Examples
     --------
@@ -340,14 +333,10 @@ def choose_solver(
 
     Parameters
     ----------
-    rows : int
-        Number of rows.
-    in_features : int
-        Number of inputs n_0.
+    rows, in_features, out_features : int
+        Number of rows, of inputs n_0 and of outputs.
     gates : sequence of int
         Number of gates of each layer, (n_1, …, n_L).
-    out_features : int
-        Number of outputs.
     solver : {"auto", "streaming", "matrix-free", "dual"}, default="auto"
         Restrict the choice to one solver, to check that it fits.
     memory_gb : float, optional
@@ -360,11 +349,6 @@ def choose_solver(
         Number of values of λ to choose from.
     sums : int, default=1
         Number of sums that the streaming solver keeps, of one fold each.
-
-    Returns
-    -------
-    Choice
-        The solver with its estimated memory and work.
 
     Raises
     ------

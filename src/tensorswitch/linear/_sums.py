@@ -250,17 +250,6 @@ class Sums:
             chosen by exact cross-validation with the sums of the folds.
         fit_intercept : bool, default=False
             Whether to add an intercept that is not penalised. C and S are then centred.
-
-        Returns
-        -------
-        Solution
-            The readout, with the λ that was used.
-
-        Raises
-        ------
-        ValueError
-            If there are no rows, if there are several λ but no folds, or if the system is singular
-            to working precision.
         """
         self._check_whole()
         check_some_rows(self.rows)

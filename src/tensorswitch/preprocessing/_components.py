@@ -69,11 +69,6 @@ class PrincipalComponents(SavedPart):
             Applied to the rows first.
         unit : bool, default=False
             Whether to divide all components by one number, so that their mean square is 1.
-
-        Returns
-        -------
-        PrincipalComponents
-            In the type of the rows.
         """
         check_positive(components=components)
         rows, features = X.shape
