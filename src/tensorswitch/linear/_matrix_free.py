@@ -21,7 +21,7 @@ from tensorswitch.linear._copies import Copies
 from tensorswitch.linear._penalty import Alpha, effective_rows, least_error, log, penalties
 from tensorswitch.linear._preconditioners import SETTINGS as SAMPLES
 from tensorswitch.linear._preconditioners import SampledRows, kronecker_inverse
-from tensorswitch.linear._problem import Gates, Problem, Solution, check_some_rows, column_energies
+from tensorswitch.linear._problem import Gates, Problem, Solution, check_some_rows
 from tensorswitch.linear._ranks import Ranks
 from tensorswitch.linear._rows import fold_of_hashes
 from tensorswitch.linear._streaming import FOLDS, judged_folds
@@ -199,7 +199,7 @@ class _System:
         self.weighted = problem.sample_weight is not None
         sums = [
             self.representation.mean_square(problem.rows, problem.sample_weight),
-            float(column_energies(targets, weights).sum()),
+            float(problem.target_energies.sum()),
             float(weights.double().sum()),
             float(weights.double().square().sum()),
             len(targets),

@@ -73,8 +73,9 @@ class Problem:
         if sample_weight is not None:
             sample_weight = check_sample_weight(sample_weight, rows.x)
         targets = targets.detach()
-        _check_sums(rows.x, targets, sample_weight)
-        return cls(representation, rows, targets, sample_weight, hashes)
+        problem = cls(representation, rows, targets, sample_weight, hashes)
+        _check_sums(problem)
+        return problem
 
     @cached_property
     def hashes(self) -> Tensor:
@@ -82,6 +83,16 @@ class Problem:
         if self.given_hashes is not None:
             return self.given_hashes
         return self.representation.hashes(self.rows)
+
+    @cached_property
+    def input_energies(self) -> Tensor:
+        """``Σ s x²`` of each column, in float64."""
+        return _column_energies(self.rows.x, self.sample_weight)
+
+    @cached_property
+    def target_energies(self) -> Tensor:
+        """``Σ s t²`` of each column, in float64."""
+        return _column_energies(self.targets, self.sample_weight)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -178,31 +189,34 @@ def check_sample_weight(sample_weight: Tensor, x: Tensor) -> Tensor:
     return weight
 
 
-def _check_sums(x: Tensor, targets: Tensor, sample_weight: Tensor | None) -> None:
+def _check_sums(problem: Problem) -> None:
     """Raise if a sum of weighted squares leaves the range of the type.
 
     These bound all other sums: ``|Σ s z_i z_j|² ≤ Σ s z_i² · Σ s z_j²``, and likewise for products
     with targets.
     """
-    limit = torch.finfo(x.dtype).max / 4  # leaves room for partial sums of a block
-    if sample_weight is not None and not float(sample_weight.double().square().sum()) < limit:
-        check_finite("sample_weight", sample_weight)
-        raise ValueError(f"sample_weight is so large that sums overflow {x.dtype}; scale it down")
-    for name, rows in (("x", x), ("targets", targets)):
+    dtype, weight = problem.targets.dtype, problem.sample_weight
+    limit = torch.finfo(dtype).max / 4  # leaves room for partial sums of a block
+    if weight is not None and not float(weight.double().square().sum()) < limit:
+        check_finite("sample_weight", weight)
+        raise ValueError(f"sample_weight is so large that sums overflow {dtype}; scale it down")
+    for name, rows, energies in (
+        ("x", problem.rows.x, problem.input_energies),
+        ("targets", problem.targets, problem.target_energies),
+    ):
         if not rows.numel():
             continue
-        energy = float(column_energies(rows, sample_weight).max())
         largest = float(torch.linalg.vector_norm(rows, torch.inf))
-        if not (energy < limit and largest**2 < limit):
+        if not (float(energies.max()) < limit and largest**2 < limit):
             check_finite(name, rows)
-            weighted = "" if sample_weight is None else " with these sample weights"
+            weighted = "" if weight is None else " with these sample weights"
             raise ValueError(
                 f"{name} is so large that sums of its squares{weighted} overflow {rows.dtype}; "
                 "scale it down or use float64"
             )
 
 
-def column_energies(rows: Tensor, sample_weight: Tensor | None) -> Tensor:
+def _column_energies(rows: Tensor, sample_weight: Tensor | None) -> Tensor:
     """Return ``Σ_b s_b x_bi²`` of each column, in float64."""
     total = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
     for start in range(0, len(rows), CHECKED_ROWS):

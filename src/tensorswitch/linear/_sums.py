@@ -18,7 +18,7 @@ from tensorswitch import persistence
 from tensorswitch._checks import check_factor, check_positive, check_shape
 from tensorswitch.linear._columns import Columns
 from tensorswitch.linear._penalty import Alpha
-from tensorswitch.linear._problem import Problem, Solution, check_some_rows, column_energies
+from tensorswitch.linear._problem import Problem, Solution, check_some_rows
 from tensorswitch.linear._representation import Representation
 from tensorswitch.linear._rows import fold_of_hashes
 from tensorswitch.linear._streaming import Moments, solve_moments
@@ -168,10 +168,7 @@ class Sums:
             As for :meth:`update`.
         """
         self._check_whole()
-        self._check_range(
-            column_energies(problem.rows.x, problem.sample_weight),
-            column_energies(problem.targets, problem.sample_weight),
-        )
+        self._check_range(problem.input_energies, problem.target_energies)
         places = self._places(problem, fold)
         self._torn = True
         if self.forgetting < 1 and forget:
@@ -221,10 +218,8 @@ class Sums:
         removed = torch.zeros_like(kept.counts)
         removed.index_add_(0, places, torch.stack([s, s.square()], 1))
         tolerance = 1e-9 * kept.counts.clamp(min=1)
-        energies = column_energies(problem.targets, problem.sample_weight)
-        if ((removed - kept.counts) > tolerance).any() or (
-            energies > self.target_energy * (1 + 1e-6) + 1e-9
-        ).any():
+        too_large = problem.target_energies > self.target_energy * (1 + 1e-6) + 1e-9
+        if ((removed - kept.counts) > tolerance).any() or too_large.any():
             raise ValueError(
                 f"{len(s)} rows cannot be removed from {self.rows:g}: at least one of them "
                 "was not added with these values, targets and weights"
