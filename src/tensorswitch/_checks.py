@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 LARGEST_SQUARED = 1e150  # squares of larger numbers, and sums of them, overflow
+TOO_LARGE = "numbers beyond 1e150 cannot be squared; divide them by a common factor"
 
 
 def check_shape(name: str, tensor: Tensor, expected: Sequence[int | None], axes: str) -> None:

@@ -119,7 +119,7 @@ def test_flips_are_found_to_help_where_left_and_right_mean_nothing():
 def test_time_budget_picks_the_size(digits):
     images, y = digits
     quick = TSConvRidgeClassifier(grid=2, flips=False, time_budget=1e-3).fit(images[:300], y[:300])
-    assert quick.bank_.out_features <= settings.LADDER[0]
+    assert quick.bank_.out_features <= settings.CONSTANTS.ladder[0]
     with pytest.raises(ValueError, match="time_budget"):
         TSConvRidgeClassifier(time_budget=-1).fit(images[:300], y[:300])
     with pytest.raises(ValueError, match="all images at once"):

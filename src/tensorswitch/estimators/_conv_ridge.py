@@ -234,12 +234,12 @@ class TSConvRidgeClassifier(RidgeClassifier):
         order = rows.hashes.argsort(stable=True).numpy()
         if rows.weight is not None:
             order = order[rows.weight.numpy()[order] > 0]
-        order = np.sort(order[: settings.LEARNED])
+        order = np.sort(order[: settings.CONSTANTS.learned])
         order = np.random.default_rng(seed).permutation(order)
         images = as_images(rows.X[order], self.image_shape_)
         t = from_numpy(np.ascontiguousarray(rows.targets[order], dtype=np.float32))
         options = {name: getattr(self, name) for name in OPTIONS}
-        sample = slice(settings.SAMPLE)
+        sample = slice(settings.CONSTANTS.sample)
         wanted = self.grid, self.sizes, "auto" if self.flips == "auto" else bool(self.flips)
         found = settings.choose_settings(reduced(images[sample]), t[sample], *wanted, options, seed)
         generator = torch.Generator().manual_seed(seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from numbers import Integral
 from typing import NamedTuple, TypeAlias
 
@@ -17,16 +18,37 @@ from tensorswitch.linear import Columns, Sums
 
 Shape: TypeAlias = tuple[int, tuple[int, ...]]  # grid and sizes of patches
 
-GRIDS = (2, 3)
-SAMPLE, JUDGED = 4_000, 1_500  # images for trying settings, and how many are left out
-TRIED_FEATURES = 1_536
-TRIED_PENALTY = "0.1 mean"
-LEARNED = 5_000  # images that patches are learned from
-LADDER = (512, 1024, 2048, 4096, 6144, 8192, 12288, 16384, 20480, 24576, 32768)
-DEFAULT_FEATURES = 8_192
-FEATURES_PER_IMAGE = 2  # at most, since the time to solve grows with the cube of the features
-WORTH = 0.99  # mirror images double the time, so they must lower the error by more
-FEWEST = 60  # with fewer images, no settings are tried
+
+@dataclass(frozen=True)
+class Constants:
+    """How settings are found, measured by ``benchmarks.images`` and ``benchmarks.second_layer``.
+
+    Each of ``grids`` and sizes of patches is tried with ``tried_features`` on a ``sample`` of
+    images, of which ``judged`` are left out, and with ``tried_penalty``; with fewer than ``fewest``
+    none is. Mirror images double the time, so they must bring the error down to ``worth`` of it.
+    Patches are learned from ``learned`` images.
+
+    The number of features is one of the ``ladder``: ``usual``, as long as it fits into memory, and
+    at most ``per_image`` for each image, since the time to solve grows with the cube.
+    """
+
+    grids: tuple[int, ...] = (2, 3)
+    sample: int = 4_000
+    judged: int = 1_500
+    tried_features: int = 1_536
+    tried_penalty: str = "0.1 mean"
+    fewest: int = 60
+    worth: float = 0.99
+    learned: int = 5_000
+    ladder: tuple[int, ...] = (
+        *(512, 1024, 2048, 4096, 6144, 8192),
+        *(12288, 16384, 20480, 24576, 32768),
+    )
+    usual: int = 8_192
+    per_image: int = 2
+
+
+CONSTANTS = Constants()
 
 
 class Settings(NamedTuple):
@@ -56,9 +78,11 @@ def choose_settings(
     tried: list[Shape] = [(grid, s) for s in all_sizes] if isinstance(grid, Integral) else []
     if not tried:  # with at least one position of the largest patch in each window
         most = {s: max(1, min(height, width) - max(s) + 1) for s in all_sizes}
-        tried = list(dict.fromkeys((min(g, most[s]), s) for g in GRIDS for s in all_sizes))
-    few = len(images) < FEWEST
-    left_out = min(JUDGED, len(images) // 3)
+        tried = list(
+            dict.fromkeys((min(g, most[s]), s) for g in CONSTANTS.grids for s in all_sizes)
+        )
+    few = len(images) < CONSTANTS.fewest
+    left_out = min(CONSTANTS.judged, len(images) // 3)
     banks: dict[Shape, PatchBank2d] = {}
     errors: dict[Shape, float] = {}
 
@@ -66,7 +90,7 @@ def choose_settings(
         if shape not in banks:
             grid, sizes = shape
             generator = torch.Generator().manual_seed(seed)
-            features = max(TRIED_FEATURES, 2 * grid**2 * 8 * len(sizes))
+            features = max(CONSTANTS.tried_features, 2 * grid**2 * 8 * len(sizes))
             banks[shape] = learn_patch_bank(
                 images, features=features, grid=grid, sizes=sizes, generator=generator, **options
             )
@@ -80,7 +104,7 @@ def choose_settings(
         return Settings(*best, flips is True)
     plain = errors.get(best) or _error(bank_of(best), images, targets, left_out, False)
     mirrored = _error(bank_of(best), images, targets, left_out, True)
-    return Settings(*best, mirrored < WORTH * plain)
+    return Settings(*best, mirrored < CONSTANTS.worth * plain)
 
 
 @torch.no_grad()
@@ -95,7 +119,7 @@ def _error(bank: PatchBank2d, images: Tensor, targets: Tensor, left_out: int, fl
     if flip:
         mirror = (bank(images[left_out:].flip(3)) - centre) / deviation
         sums.update(mirror, targets[left_out:])
-    solution = sums.solve(TRIED_PENALTY, fit_intercept=True)
+    solution = sums.solve(CONSTANTS.tried_penalty, fit_intercept=True)
     assert solution.intercept is not None
     outputs = z[:left_out] @ solution.weight + solution.intercept.to(z)
     return float((outputs - targets[:left_out]).square().mean())
@@ -109,13 +133,14 @@ def choose_features(
     ``rows`` are the images to come, mirror images included, if their number is known; the speed is
     that of a ``bank`` like the one to be learned.
     """
-    fitting = [n for n in LADDER if 18 * Columns(n).gram_shape[0] + (1 << 29) <= memory] or [
-        LADDER[0]
-    ]
+    ladder = CONSTANTS.ladder
+    # Sums of two parts in float32, their total and a factor, and room for chunks of features.
+    fitting = [n for n in ladder if 18 * Columns(n).gram_shape[0] + (1 << 29) <= memory]
+    fitting = fitting or [ladder[0]]
     if seconds is None:
-        most = DEFAULT_FEATURES
+        most = CONSTANTS.usual
         if rows is not None:
-            most = min(most, max(LADDER[1], FEATURES_PER_IMAGE * rows))
+            most = min(most, max(ladder[1], CONSTANTS.per_image * rows))
         return max([n for n in fitting if n <= most] or fitting[:1])
     if rows is None:
         raise ValueError("time_budget needs all images at once; for partial_fit, set features")

@@ -10,7 +10,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from tensorswitch._checks import LARGEST_SQUARED
+from tensorswitch._checks import LARGEST_SQUARED, TOO_LARGE
 from tensorswitch.estimators._base import ClassWeight, Matrix, MatrixLike, RandomState, Weights
 
 TABLES_HINT = (
@@ -18,7 +18,6 @@ TABLES_HINT = (
     "categories, dates and missing values; install it with pip install 'tensorswitch[tables]'"
 )
 NEGLIGIBLE = 1e-12  # of the largest weight
-TOO_LARGE = "numbers beyond 1e150 cannot be squared; divide them by a common factor"
 
 
 def check_rows(estimator: BaseEstimator, X: MatrixLike, **options: object) -> Matrix:

@@ -8,9 +8,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy import sparse
 
+from tensorswitch._checks import TOO_LARGE
+
 BLOCK_BYTES = 1 << 26  # of dense rows made at a time
 Rows: TypeAlias = Any  # an array, or one of SciPy's sparse matrices, which have no common type
-TOO_LARGE = "numbers beyond 1e150 cannot be squared; divide them by a common factor"
 
 
 def dense_blocks(X: Rows) -> Iterator[tuple[slice, np.ndarray]]:
