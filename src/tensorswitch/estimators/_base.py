@@ -7,6 +7,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import wraps
+from numbers import Integral, Real
 from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from tensorswitch import persistence
 from tensorswitch.switches import Switch, switch_name
@@ -25,6 +27,13 @@ Matrix: TypeAlias = np.ndarray | sparse.csr_matrix  # validated
 ClassWeight: TypeAlias = Mapping[Hashable, float] | str | None
 Weights: TypeAlias = np.ndarray | None  # of rows, 1 by default
 RandomState: TypeAlias = int | np.random.RandomState | None
+
+# What parameters of several estimators may be.
+ABOVE_ZERO = Interval(Real, 0, None, closed="neither")
+AT_LEAST_ZERO = Interval(Real, 0, None, closed="left")
+POSITIVE = Interval(Integral, 1, None, closed="left")
+AUTO = StrOptions({"auto"})
+CLASS_WEIGHT: Constraints = {"class_weight": [dict, StrOptions({"balanced"}), None]}
 
 SEEN = ("n_features_in_", "feature_names_in_")  # set by scikit-learn's validation
 

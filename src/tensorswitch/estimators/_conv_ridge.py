@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -19,12 +19,21 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from tensorswitch._checks import from_numpy
 from tensorswitch._memory import memory_budget
 from tensorswitch.estimators import _image_settings as settings
-from tensorswitch.estimators._base import ClassWeight, Constraints, RandomState, State
+from tensorswitch.estimators._base import (
+    ABOVE_ZERO,
+    AUTO,
+    CLASS_WEIGHT,
+    POSITIVE,
+    ClassWeight,
+    Constraints,
+    RandomState,
+    State,
+)
 from tensorswitch.estimators._front import NewRows
 from tensorswitch.estimators._images import ImageFeatures, as_learned, flat_rows
 from tensorswitch.estimators._readout import SETTINGS, RidgeSettings
 from tensorswitch.estimators._ridge import RidgeClassifier
-from tensorswitch.estimators._ts_ridge import ALPHA, OF_CLASSIFIERS, OF_SUMS
+from tensorswitch.estimators._ts_ridge import ALPHA
 from tensorswitch.estimators._validation import seed_of
 from tensorswitch.features import (
     PatchBank2d,
@@ -171,22 +180,22 @@ class TSConvRidgeClassifier(RidgeClassifier):
 
     _parameter_constraints: ClassVar[Constraints] = {
         **ALPHA,
-        **OF_CLASSIFIERS,
-        "features": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        **CLASS_WEIGHT,
+        "features": [AUTO, POSITIVE],
         "sizes": ["array-like", range, None],
-        "grid": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "flips": [StrOptions({"auto"}), "boolean"],
-        "copies": [StrOptions({"score"}), Interval(Integral, 1, None, closed="left")],
-        "components": [Interval(Integral, 1, None, closed="left")],
+        "grid": [AUTO, POSITIVE],
+        "flips": [AUTO, "boolean"],
+        "copies": [StrOptions({"score"}), POSITIVE],
+        "components": [POSITIVE],
         "open_fraction": [Interval(Real, 0, 1, closed="right")],
         "gates_from": [StrOptions({"clusters", "patches", "random"})],
         "pool": [StrOptions({"mean", "max"})],
-        "power": [Interval(Real, 0, None, closed="neither")],
+        "power": [ABOVE_ZERO],
         "solver": [StrOptions(set(SETTINGS.solvers))],
         "dtype": [StrOptions({"float32", "float64"})],
         "image_shape": ["array-like", None],
-        "memory_gb": OF_SUMS["memory_gb"],
-        "time_budget": [Interval(Real, 0, None, closed="neither"), None],
+        "memory_gb": [ABOVE_ZERO, None],
+        "time_budget": [ABOVE_ZERO, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }

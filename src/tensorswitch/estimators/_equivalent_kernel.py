@@ -66,21 +66,9 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
     def __call__(
         self, X: ArrayLike, Y: ArrayLike | None = None, eval_gradient: bool = False
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """Return the kernel matrix and, optionally, its gradient.
+        """Return the kernel matrix, and its gradient in the logarithm of ``scale`` if asked for.
 
-        Parameters
-        ----------
-        X, Y : array-like of shape (n_samples_X, n_features) and (n_samples_Y, n_features)
-            Samples, and other samples, by default the same.
-        eval_gradient : bool, default=False
-            Whether to return the gradient with respect to the logarithm of ``scale`` as well.
-
-        Returns
-        -------
-        K : ndarray of shape (n_samples_X, n_samples_Y)
-            The kernel matrix.
-        K_gradient : ndarray of shape (n_samples_X, n_samples_X, n_dims)
-            The gradient, if ``eval_gradient``. ``n_dims`` is 0 if the scale is fixed, otherwise 1.
+        The gradient has the shape (n_samples_X, n_samples_X, 1), or 0 if the scale is fixed.
         """
         if eval_gradient and Y is not None:
             raise ValueError("the gradient is only available for k(X, X): omit Y")

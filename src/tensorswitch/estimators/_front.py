@@ -118,23 +118,11 @@ SETTINGS = GateSettings()
 @saved_as("gated-inputs")
 @dataclass(frozen=True, eq=False)
 class GatedInputs(Front):
-    """Scaling, principal components and a constant input, in front of copies by random gates.
-
-    Parameters
-    ----------
-    scaling : Scaling
-        Of the columns.
-    components : PrincipalComponents or None
-        Of the scaled columns.
-    intercept : bool
-        Whether a constant input is appended.
-    representation : Copies
-        The gates.
-    """
+    """Scaling, principal components and a constant input, in front of copies by random gates."""
 
     scaling: Scaling
-    components: PrincipalComponents | None
-    intercept: bool
+    components: PrincipalComponents | None  # of the scaled columns
+    intercept: bool  # whether a constant input is appended
     representation: Copies
 
     @classmethod

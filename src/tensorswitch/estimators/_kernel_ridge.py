@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
-from numbers import Integral, Real
+from numbers import Integral
 from typing import ClassVar, Self
 
 import numpy as np
@@ -20,6 +20,10 @@ from sklearn.utils.validation import check_is_fitted
 from tensorswitch._memory import dense_rows, memory_budget
 from tensorswitch._progress import progress_bar
 from tensorswitch.estimators._base import (
+    ABOVE_ZERO,
+    AT_LEAST_ZERO,
+    AUTO,
+    CLASS_WEIGHT,
     ClassWeight,
     Constraints,
     Matrix,
@@ -52,7 +56,6 @@ DIRECT_ROWS = 10_000
 MATRICES = 4  # of doubles, with as many rows and columns as there are rows, that a direct fit holds
 CONSTANT = 1e-12  # relative deviation of targets that count as constant
 BLOCK = 1 << 26  # kernel values held at a time
-AUTO = StrOptions({"auto"})
 
 
 @dataclass(eq=False, repr=False)
@@ -73,11 +76,11 @@ class TSKernelRidge(SavedEstimator):
     _parameter_constraints: ClassVar[Constraints] = {
         "kernel": [StrOptions({"auto", "ss", "ts", "ntk"})],
         "depth": [AUTO, Interval(Integral, 0, None, closed="left")],
-        "alpha": [AUTO, Interval(Real, 0, None, closed="neither")],
+        "alpha": [AUTO, ABOVE_ZERO],
         "scaling": [StrOptions({"auto", "standard", "common", "robust", "ramps"})],
-        "bias": [AUTO, Interval(Real, 0, None, closed="left")],
+        "bias": [AUTO, AT_LEAST_ZERO],
         "column_weights": ["boolean"],
-        "memory_gb": [None, Interval(Real, 0, None, closed="neither")],
+        "memory_gb": [None, ABOVE_ZERO],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
@@ -312,10 +315,7 @@ class TSKernelRidgeClassifier(ClassifierMixin, TSKernelRidge):  # type: ignore[m
 
     class_weight: ClassWeight = field(default=None, kw_only=True)
 
-    _parameter_constraints: ClassVar[Constraints] = {
-        **TSKernelRidge._parameter_constraints,
-        "class_weight": [None, dict, StrOptions({"balanced"})],
-    }
+    _parameter_constraints = TSKernelRidge._parameter_constraints | CLASS_WEIGHT
 
     def _encoded(self, y: np.ndarray, weight: Weights) -> tuple[np.ndarray, Weights]:
         weight = np.ones(len(y)) if weight is None else weight

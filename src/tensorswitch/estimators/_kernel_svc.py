@@ -30,6 +30,9 @@ from tensorswitch._checks import check_above_zero, from_numpy
 from tensorswitch._process import threads
 from tensorswitch._progress import track
 from tensorswitch.estimators._base import (
+    ABOVE_ZERO,
+    AT_LEAST_ZERO,
+    CLASS_WEIGHT,
     SEEN,
     ClassWeight,
     Constraints,
@@ -295,14 +298,14 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
     _parameter_constraints: ClassVar[Constraints] = {
         "kernel": [StrOptions({"ts", "ss", "ntk"})],
         "depth": [Interval(Integral, 0, None, closed="left")],
-        "C": [Interval(Real, 0, None, closed="neither")],
-        "bias": ["boolean", Interval(Real, 0, None, closed="left")],
-        "class_weight": [StrOptions({"balanced"}), dict, None],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "cache_size": [Interval(Real, 0, None, closed="neither")],
+        "C": [ABOVE_ZERO],
+        "bias": ["boolean", AT_LEAST_ZERO],
+        **CLASS_WEIGHT,
+        "tol": [ABOVE_ZERO],
+        "cache_size": [ABOVE_ZERO],
         "max_iter": [Interval(Integral, -1, None, closed="left")],
         "decision_function_shape": [StrOptions({"ovr", "ovo"})],
-        "memory_gb": [Interval(Real, 0, None, closed="neither"), None],
+        "memory_gb": [ABOVE_ZERO, None],
         "n_jobs": [Integral, None],
         "verbose": ["verbose"],
         **{name: ["boolean"] for name in ("normalize", "shrinking", "probability")},

@@ -23,6 +23,11 @@ from sklearn.utils.validation import check_is_fitted
 from tensorswitch._process import seeded
 from tensorswitch._progress import progress_bar
 from tensorswitch.estimators._base import (
+    ABOVE_ZERO,
+    AT_LEAST_ZERO,
+    AUTO,
+    CLASS_WEIGHT,
+    POSITIVE,
     SEEN,
     ClassWeight,
     Constraints,
@@ -103,18 +108,18 @@ class TSMLP(SavedEstimator):
     n_iter_: int = field(init=False)
 
     _parameter_constraints: ClassVar[Constraints] = {
-        "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
+        "hidden_layer_sizes": ["array-like", POSITIVE],
         "kind": [StrOptions(set(KINDS))],
         "learn_gates": ["boolean", None],
         "optimizer": [StrOptions({"adam", "adamw", "sgd"})],
-        "learning_rate_init": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
-        "momentum": [Interval(Real, 0, None, closed="left")],
-        "alpha": [Interval(Real, 0, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate_init": [ABOVE_ZERO, AUTO],
+        "momentum": [AT_LEAST_ZERO],
+        "alpha": [AT_LEAST_ZERO],
+        "batch_size": [POSITIVE, AUTO],
+        "max_iter": [POSITIVE],
         "tol": [Real],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
-        "early_stopping": ["boolean", StrOptions({"auto"})],
+        "n_iter_no_change": [POSITIVE],
+        "early_stopping": ["boolean", AUTO],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "random_state": ["random_state"],
         "device": [str, torch.device],
@@ -490,10 +495,7 @@ class TSMLPClassifier(ClassifierMixin, TSMLP):  # type: ignore[misc]
     class_weight: ClassWeight = field(default=None, kw_only=True)
     classes_: np.ndarray = field(init=False)
 
-    _parameter_constraints: ClassVar[Constraints] = {
-        **TSMLP._parameter_constraints,
-        "class_weight": [StrOptions({"balanced"}), dict, None],
-    }
+    _parameter_constraints = TSMLP._parameter_constraints | CLASS_WEIGHT
 
     @unchanged_on_error
     def partial_fit(

@@ -8,11 +8,16 @@ from typing import ClassVar
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
-from tensorswitch.estimators._base import ClassWeight, Constraints, documented_as
+from tensorswitch.estimators._base import (
+    CLASS_WEIGHT,
+    ClassWeight,
+    Constraints,
+    documented_as,
+)
 from tensorswitch.estimators._front import NewRows, ScaledColumns, Standardize
 from tensorswitch.estimators._readout import SETTINGS
 from tensorswitch.estimators._ridge import RidgeClassifier, RidgeEstimator, RidgeRegressor
-from tensorswitch.estimators._ts_ridge import OF_CLASSIFIERS, OF_SUMS
+from tensorswitch.estimators._ts_ridge import OF_SUMS
 from tensorswitch.linear._penalty import Alpha
 from tensorswitch.persistence import saved_as
 
@@ -119,10 +124,7 @@ class StreamingRidgeClassifier(StreamingRidge, RidgeClassifier):
 
     class_weight: ClassWeight = field(default=None, kw_only=True)
 
-    _parameter_constraints: ClassVar[Constraints] = {
-        **StreamingRidge._parameter_constraints,
-        **OF_CLASSIFIERS,
-    }
+    _parameter_constraints = StreamingRidge._parameter_constraints | CLASS_WEIGHT
 
 
 @saved_as("streaming-ridge-regressor")

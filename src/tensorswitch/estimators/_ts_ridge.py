@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from numbers import Integral, Real
+from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -14,6 +14,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from tensorswitch.estimators._base import (
+    ABOVE_ZERO,
+    AT_LEAST_ZERO,
+    AUTO,
+    CLASS_WEIGHT,
+    POSITIVE,
     ClassWeight,
     Constraints,
     RandomState,
@@ -28,16 +33,15 @@ from tensorswitch.persistence import saved_as
 from tensorswitch.switches import Switch
 
 # What all ridge estimators accept.
-ALPHA: Constraints = {"alpha": [Interval(Real, 0, None, closed="left"), str, "array-like"]}
+ALPHA: Constraints = {"alpha": [AT_LEAST_ZERO, str, "array-like"]}
 OF_SUMS: Constraints = {
     **ALPHA,
     "fit_intercept": ["boolean"],
     "standardize": "no_validation",  # words, or a pair of means and deviations: see Scaling.given
     "forgetting": [Interval(Real, 0, 1, closed="right")],
-    "memory_gb": [Interval(Real, 0, None, closed="neither"), None],
+    "memory_gb": [ABOVE_ZERO, None],
     "verbose": ["verbose"],
 }
-OF_CLASSIFIERS: Constraints = {"class_weight": [dict, StrOptions({"balanced"}), None]}
 
 
 @dataclass(eq=False, repr=False)
@@ -61,12 +65,12 @@ class GatedRidge(RidgeEstimator):
 
     _parameter_constraints: ClassVar[Constraints] = {
         **OF_SUMS,
-        "gates": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left"), "array-like"],
+        "gates": [AUTO, POSITIVE, "array-like"],
         "switch": [str, Switch],
         "solver": [StrOptions({"auto", "streaming", "matrix-free", "dual"})],
-        "components": [Interval(Integral, 1, None, closed="left"), None],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "components": [POSITIVE, None],
+        "tol": [ABOVE_ZERO],
+        "max_iter": [POSITIVE],
         "random_state": ["random_state"],
     }
 
@@ -235,10 +239,7 @@ class TSRidgeClassifier(GatedRidge, RidgeClassifier):
 
     class_weight: ClassWeight = field(default=None, kw_only=True)
 
-    _parameter_constraints: ClassVar[Constraints] = {
-        **GatedRidge._parameter_constraints,
-        **OF_CLASSIFIERS,
-    }
+    _parameter_constraints = GatedRidge._parameter_constraints | CLASS_WEIGHT
 
 
 @saved_as("ridge-regressor")

@@ -47,32 +47,15 @@ class ColumnMap(SavedPart):
     ``r_k = clip((x − a_k) / (a_{k+1} − a_k), 0, 1)`` with quantiles ``a_k``, so that ``r · r'``
     depends on where x and x' lie among all values, and a kernel sees thresholds. Constant columns
     become 0.
-
-    Parameters
-    ----------
-    kind : {"standard", "common", "robust", "ramps"}
-        The map.
-    first : Scaling
-        Of the features.
-    ranks : list of pairs of ndarray
-        Values and their ranks between −½ and ½, for each feature; empty if not robust.
-    knots : list of ndarray
-        The quantiles ``a_k`` of each feature; empty without ramps.
-    second : Scaling
-        Of the expanded columns, with their weights and the length of rows.
-    weights : ndarray of shape (columns,) or None
-        Column weights, the largest of which is 1.
-    power : float
-        The power of the sensitivities that ``weights`` are, 0 without weights.
     """
 
     kind: str
-    first: Scaling
-    ranks: list[tuple[np.ndarray, np.ndarray]]
-    knots: list[np.ndarray]
-    second: Scaling
-    weights: np.ndarray | None = None
-    power: float = 0.0
+    first: Scaling  # of the features
+    ranks: list[tuple[np.ndarray, np.ndarray]]  # values and ranks in [−½, ½]; empty if not robust
+    knots: list[np.ndarray]  # the quantiles a_k of each feature; empty without ramps
+    second: Scaling  # of the expanded columns, with their weights and the length of rows
+    weights: np.ndarray | None = None  # of the columns; the largest is 1
+    power: float = 0.0  # of the sensitivities that the weights are; 0 without weights
 
     @classmethod
     def fit(
