@@ -161,7 +161,7 @@ def test_failed_partial_fit_leaves_the_sums_as_they_were(digits):
 
 def test_too_little_memory_is_said(digits):
     images, y = digits
-    with pytest.raises(MemoryError, match=r"sums of 256 features need .* GB"):
+    with pytest.raises(MemoryError, match=r"needs .* GB for 300 rows and 256 features"):
         TSConvRidgeClassifier(**SMALL, solver="streaming", memory_gb=0.01).fit(
             images[:300], y[:300]
         )

@@ -186,7 +186,7 @@ def chunk(rows=20, features=3, labels=(0, 1)):
         (
             lambda: TSRidgeClassifier(memory_gb=1e-6).partial_fit(*chunk(), classes=[0, 1]),
             MemoryError,
-            r"the 'streaming' solver needs .* or pass all rows to fit\(\)",
+            r"the 'streaming' solver needs .* or fit all rows at once",
         ),
         (
             lambda: TSRidgeClassifier().fit(*chunk(labels=(1,))),

@@ -82,7 +82,7 @@ def test_failed_chunk_leaves_the_sums_as_they_were():
 
 def test_too_little_memory_is_said():
     X, y = digits()
-    with pytest.raises(MemoryError, match="sums of 64 features need"):
+    with pytest.raises(MemoryError, match=r"needs .* GB for .* 64 features"):
         StreamingRidgeClassifier(solver="streaming", memory_gb=1e-6).fit(X, y)
 
 
@@ -187,7 +187,7 @@ def test_rows_are_kept_if_there_is_no_memory_for_sums():
     generator = np.random.default_rng(0)
     X = generator.normal(size=(60, 9_000)).astype(np.float32)
     y = X[:, 0] + X[:, 1]
-    with pytest.raises(MemoryError, match="or fit all rows at once with solver='matrix-free'"):
+    with pytest.raises(MemoryError, match="fit all rows at once with solver='matrix-free'"):
         StreamingRidgeRegressor(solver="streaming", memory_gb=0.5).fit(X, y)
     model = StreamingRidgeRegressor(1.0, memory_gb=0.5).fit(X, y)
     assert model.solver_ == "matrix-free"

@@ -31,7 +31,7 @@ from tensorswitch.estimators._base import (
 )
 from tensorswitch.estimators._front import NewRows
 from tensorswitch.estimators._images import ImageFeatures, as_learned, flat_rows
-from tensorswitch.estimators._readout import SETTINGS, RidgeSettings
+from tensorswitch.estimators._readout import COLUMN_SOLVERS, RidgeSettings
 from tensorswitch.estimators._ridge import RidgeClassifier
 from tensorswitch.estimators._ts_ridge import ALPHA
 from tensorswitch.estimators._validation import seed_of
@@ -191,7 +191,7 @@ class TSConvRidgeClassifier(RidgeClassifier):
         "gates_from": [StrOptions({"clusters", "patches", "random"})],
         "pool": [StrOptions({"mean", "max"})],
         "power": [ABOVE_ZERO],
-        "solver": [StrOptions(set(SETTINGS.solvers))],
+        "solver": [StrOptions(set(COLUMN_SOLVERS))],
         "dtype": [StrOptions({"float32", "float64"})],
         "image_shape": ["array-like", None],
         "memory_gb": [ABOVE_ZERO, None],

@@ -25,6 +25,7 @@ from tensorswitch.explain import Explanation
 from tensorswitch.linear import Columns, Copies, Representation, Solution
 from tensorswitch.linear._dual import leave_one_out
 from tensorswitch.linear._problem import Problem
+from tensorswitch.linear._representation import CHUNK_BYTES
 from tensorswitch.nn import TensorSwitching
 from tensorswitch.persistence import SavedPart, saved_as
 from tensorswitch.preprocessing import (
@@ -37,7 +38,6 @@ from tensorswitch.switches import Switch, as_switch, combine_gates, draw_gates
 
 Standardize: TypeAlias = bool | str | tuple[ArrayLike, ArrayLike]
 
-CHUNK_BYTES = 1 << 27  # of features made at a time
 BLOCK = 1 << 26  # numbers of effective weights held at a time
 
 

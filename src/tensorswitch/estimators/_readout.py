@@ -24,14 +24,14 @@ from tensorswitch._checks import check_factor, from_numpy
 from tensorswitch._memory import memory_budget
 from tensorswitch._progress import progress_bar
 from tensorswitch.estimators._base import Matrix, State, Weights
-from tensorswitch.estimators._front import CHUNK_BYTES, Front, NewRows
+from tensorswitch.estimators._front import Front, NewRows
 from tensorswitch.linear import Columns, SingularError, Solution, StoredRows, Sums
 from tensorswitch.linear._matrix_free import Options, Watch
 from tensorswitch.linear._penalty import Alpha, penalties
 from tensorswitch.linear._problem import Problem
 from tensorswitch.linear._rows import fold_of_hashes
 from tensorswitch.linear._solve import Folds, choose_folds, solve_problem
-from tensorswitch.linear._streaming import FOLDS, left_out_readouts
+from tensorswitch.linear._streaming import left_out_readouts
 from tensorswitch.persistence import SavedPart, saved_as
 from tensorswitch.preprocessing import column_moments
 
@@ -40,23 +40,10 @@ Bar: TypeAlias = Callable[..., None]  # of progress
 log = logging.getLogger("tensorswitch.linear")
 
 PREDICT_ROWS = 8192
+# Conjugate gradients are faster than the Gram matrix of more columns (benchmarks.many_features).
+MOST_SUMMED = 40_000
+COLUMN_SOLVERS = ("auto", "streaming", "matrix-free")
 TOO_CONFIDENT = "probabilities are calibrated on training rows, since %s; they may be too confident"
-
-
-@dataclass(frozen=True)
-class ColumnSettings:
-    """Choice of solver for given columns, by ``benchmarks.many_features``.
-
-    With more than ``summed`` columns, conjugate gradients are faster than their Gram matrix. Each
-    fold is left out in turn with up to ``folded`` columns, and only the first one beyond.
-    """
-
-    summed: int = 40_000
-    folded: int = 2048
-    solvers: tuple[str, ...] = ("auto", "streaming", "matrix-free")
-
-
-SETTINGS = ColumnSettings()
 
 
 @saved_as("target-units")
@@ -172,11 +159,11 @@ class Readout:
         """
         if not isinstance(front.representation, Columns):
             return cls._fit_in_memory(front, units, rows, settings)
-        solver = _column_solver(front, units, settings)
+        solver = _column_solver(front, len(units.shift), settings, len(rows))
         with progress_bar(settings.name, settings.verbose, len(rows)) as bar:
             if solver == "matrix-free":
                 return cls._fit_stored(front, units, rows, settings, bar)
-            readout = cls.empty(front, units, settings)
+            readout = cls.empty(front, units, settings, len(rows))
             assert readout.sums is not None
             # No decay within one call: rows that arrive together are equally old.
             readout._accumulate(readout.sums, rows, 1, forget=False, bar=bar)
@@ -448,12 +435,9 @@ def _inputs(front: Front, X: Matrix, settings: RidgeSettings) -> Tensor:
 
 
 def _folds(front: Front, outputs: int, settings: RidgeSettings, rows: int) -> Folds:
-    """Return how many folds there is memory for."""
+    """Return how many sums of folds there is memory for."""
     several = len(penalties(settings.alpha, 1.0))
-    wanted = settings.left_out or several > 1
-    if isinstance(front.representation, Columns):
-        return _column_folds(front.representation, outputs, front.dtype, settings, wanted)
-    _, folds = choose_folds(
+    return choose_folds(
         front.representation,
         rows,
         outputs,
@@ -462,44 +446,18 @@ def _folds(front: Front, outputs: int, settings: RidgeSettings, rows: int) -> Fo
         dtype=front.dtype,
         in_chunks=True,
         alphas=several,
-        wanted=wanted,
-    )
-    return folds
+        wanted=settings.left_out or several > 1,
+    )[1]
 
 
-def _column_folds(
-    columns: Columns, outputs: int, dtype: torch.dtype, settings: RidgeSettings, wanted: bool
-) -> Folds:
-    """Return how many folds of given columns there is memory for."""
-    budget, features = memory_budget(settings.memory_gb), columns.features
-    one = columns.gram_shape[0] * dtype.itemsize
-    fixed = 3 * CHUNK_BYTES + 6 * features * outputs * 8
-    # Besides the sums of the parts, solving needs those of all rows and a factor.
-    choices: list[tuple[int, Folds]] = [(0, {"folds": 1})]
-    if wanted:
-        choices.insert(0, (2, {"folds": FOLDS, "held_out": True}))
-        if features <= SETTINGS.folded:
-            choices.insert(0, (FOLDS, {"folds": FOLDS}))
-    for parts, folds in choices:
-        needed = (parts + 2) * one + fixed
-        if needed <= budget:
-            return folds
-    raise MemoryError(
-        f"sums of {features:,} features need {needed / 2**30:.2g} GB, but the budget is "
-        f"{budget / 2**30:.2g} GB; use fewer features, raise memory_gb, or fit all rows at "
-        "once with solver='matrix-free'"
-    )
-
-
-def _column_solver(front: Front, units: TargetUnits, settings: RidgeSettings) -> str:
+def _column_solver(front: Front, outputs: int, settings: RidgeSettings, rows: int) -> str:
     """Choose the solver for given columns."""
     if settings.solver != "auto" or settings.forgetting != 1:
         return "matrix-free" if settings.solver == "matrix-free" else "streaming"
-    columns = front.representation
-    reason = f"there are more than {SETTINGS.summed:,} features"
-    if columns.features <= SETTINGS.summed and isinstance(columns, Columns):
+    reason = f"there are more than {MOST_SUMMED:,} features"
+    if front.representation.features <= MOST_SUMMED:
         try:
-            _column_folds(columns, len(units.shift), front.dtype, settings, False)
+            _folds(front, outputs, settings, rows)
         except MemoryError as error:
             reason = str(error)
         else:

@@ -15,7 +15,7 @@ from tensorswitch.estimators._base import (
     documented_as,
 )
 from tensorswitch.estimators._front import NewRows, ScaledColumns, Standardize
-from tensorswitch.estimators._readout import SETTINGS
+from tensorswitch.estimators._readout import COLUMN_SOLVERS
 from tensorswitch.estimators._ridge import RidgeClassifier, RidgeEstimator, RidgeRegressor
 from tensorswitch.estimators._ts_ridge import OF_SUMS
 from tensorswitch.linear._penalty import Alpha
@@ -37,7 +37,7 @@ class StreamingRidge(RidgeEstimator):
 
     _parameter_constraints: ClassVar[Constraints] = {
         **OF_SUMS,
-        "solver": [StrOptions(set(SETTINGS.solvers))],
+        "solver": [StrOptions(set(COLUMN_SOLVERS))],
     }
 
     def _new_front(self, rows: NewRows, whole: bool) -> ScaledColumns:

@@ -22,6 +22,7 @@ from tensorswitch.linear._rows import row_hashes
 from tensorswitch.switches import Routes
 
 BLOCK_BYTES = 1 << 26  # of outputs, or of expanded errors, that a solver makes at a time
+CHUNK_BYTES = 1 << 27  # of given columns that are made at a time, before they are summed
 Change = Callable[[slice, Tensor], Tensor]
 
 

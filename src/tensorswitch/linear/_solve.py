@@ -19,7 +19,7 @@ from tensorswitch.linear._packed import SETTINGS as PAIRS
 from tensorswitch.linear._packed import PackedPairs
 from tensorswitch.linear._penalty import Alpha, log, penalties
 from tensorswitch.linear._problem import Gates, Problem, Solution
-from tensorswitch.linear._representation import BLOCK_BYTES, Representation
+from tensorswitch.linear._representation import BLOCK_BYTES, CHUNK_BYTES, Representation
 from tensorswitch.linear._rows import fold_of_hashes
 from tensorswitch.linear._streaming import FOLDS, judged_folds
 from tensorswitch.linear._streaming import SETTINGS as PATH
@@ -192,11 +192,14 @@ def choose_folds(
     Sums of all folds are kept if they fit into memory, otherwise those of the first fold and of all
     others, which needs two. If no outputs for rows left out are needed, one sum will do.
     """
+    *gates, in_features = representation.shape
     ways: list[tuple[int, Folds]] = [(1, {"folds": 1})]
     if wanted:
-        ways = [(FOLDS, {"folds": FOLDS}), (2, {"folds": FOLDS, "held_out": True})]
-        ways += [(1, {"folds": 1})] if alphas == 1 else []
-    *gates, in_features = representation.shape
+        ways = [] if alphas > 1 else ways
+        ways.insert(0, (2, {"folds": FOLDS, "held_out": True}))
+        # Without gates, every fold that is left out costs as much as the sums of its rows.
+        if gates or in_features <= COSTS.folded:
+            ways.insert(0, (FOLDS, {"folds": FOLDS}))
     sizes = rows, in_features, gates[::-1], out_features
     for count, folds in ways:
         try:
@@ -224,12 +227,14 @@ class Costs:
     Conjugate gradients typically take ``iterations``. A kernel matrix is factorised in large
     products, which take a tenth of the time of as many multiply-adds in small ones, and the number
     of iterations of the others may be larger than usual: both make it ``faster``. Below ``little``
-    multiply-adds the work hardly matters, and streaming can be continued.
+    multiply-adds the work hardly matters, and streaming can be continued. Of up to ``folded`` given
+    columns each fold is left out in turn, beyond only the first (``benchmarks.many_features``).
     """
 
     iterations: int = 30
     faster: float = 12
     little: float = 1e8
+    folded: int = 2048
 
 
 COSTS = Costs()
@@ -274,14 +279,13 @@ def _requirements(
     factorised = 1 + judged * (alphas if features <= PATH.direct else math.ceil(alphas / 4))
     iterations = COSTS.iterations * (1 + judged * alphas / 2)
     columns, spectral = 1 + judged, rows <= DUAL.eigen_rows
+    copies = 2 if sums > 2 else sums - 1  # the sums of all rows, and of all folds but one
+    held_at_once = 2 * BLOCK_BYTES if gates else 3 * CHUNK_BYTES
     factorisations = 1.0 if alphas == 1 else 1.0 + (15.0 if spectral else 4.0 * alphas)
     return [
         Choice(
             "streaming",
-            (sums + 2 * (sums > 1)) * packed
-            + _factor_bytes(features, size)
-            + 3 * weights
-            + 2 * BLOCK_BYTES,
+            (sums + copies) * packed + _factor_bytes(features, size) + 3 * weights + held_at_once,
             blocks * rows * in_features**2
             + sums * min(blocks * 12, units * 4) * call
             + factorised * (features**3 / 6 + features**2 * in_features / 8 + 10 * call),
@@ -378,8 +382,8 @@ def choose_solver(
         others = " and ".join(f"{o.solver!r} fits ({o.memory / 2**30:.2f} GB)" for o in fitting)
         if in_chunks:
             others = (
-                "raise memory_gb, use fewer gates or PCA, or pass all rows to fit(), whose other "
-                "solvers need less memory"
+                "raise memory_gb, use fewer gates or features, or fit all rows at once with "
+                "solver='matrix-free' or 'auto', which need less memory"
             )
         others = others or "no other solver fits; raise memory_gb, or use fewer gates or PCA"
         features = math.prod(gates) * in_features
