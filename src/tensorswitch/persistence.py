@@ -56,7 +56,8 @@ class SavedPart:
 
     def state(self) -> State:
         """Return the fields."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        # Type: ignore[arg-type].
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
     def from_state(cls, state: State) -> Self:

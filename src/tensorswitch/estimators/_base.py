@@ -87,7 +87,7 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
         return state
 
     def __setstate__(self, state: State) -> None:
-        self.__dict__.update(state["parameters"])
+        self.__dict__.update(state["parameters"])  # as they are: skops and joblib know their types
         if "header" in state:
             arrays = {k: torch.from_numpy(np.array(v)) for k, v in state["arrays"].items()}
             self._take_over(persistence.decode(json.loads(state["header"]), arrays))
@@ -115,7 +115,7 @@ def unchanged_on_error(
             before.update(self._before_fit())
         try:
             return method(self, *args, **kwargs)
-        except BaseException:
+        except BaseException:  # Ctrl-C, too
             self.__dict__.clear()
             self.__dict__.update(before)
             raise

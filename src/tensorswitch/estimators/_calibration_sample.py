@@ -113,13 +113,15 @@ class CalibrationSample(SavedPart):
             removed[key] += less
         keys = zip(self.hashes.tolist(), self.places.tolist(), strict=True)
         left = self.weight - np.array([removed.get(key, 0.0) for key in keys])
-        kept = np.flatnonzero(left > 1e-9 * self.weight)
+        kept = np.flatnonzero(left > 1e-9 * self.weight)  # less is what rounding leaves
+        # The readout is another one now.
         return replace(self.take(kept), weight=left[kept], outputs=None)
 
     def decay(self, factor: float) -> Self:
         """Multiply the weights, and drop rows whose weight no longer matters."""
         if factor == 1:
             return self
+        # By class, so that a class that is rare in the stream keeps its rows.
         largest = np.zeros(self.places.max(initial=0) + 1)
         np.maximum.at(largest, self.places, self.weight)
         kept = np.flatnonzero(self.weight > FADED * largest[self.places])
@@ -166,7 +168,7 @@ class Calibrator:
     def state(self, sums: bool = False) -> State:
         """Return the calibration, and on request the sample instead."""
         if sums and self.sample is not None:
-            return {"sample": self.sample}
+            return {"sample": self.sample}  # the calibration follows from it
         return {"calibration": self.found.calibration, "score": self.found.score}
 
     @classmethod

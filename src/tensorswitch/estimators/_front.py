@@ -163,7 +163,7 @@ class GatedInputs(Front):
     def _error(self, rows: NewRows) -> float:
         """Return the least leave-one-out error of a readout of a few rows."""
         copies = self.representation
-        exact = Copies([w.double() for w in copies.gate_weights], copies.switch)
+        exact = Copies([w.double() for w in copies.gate_weights], copies.switch)  # errors are close
         targets = from_numpy(np.ascontiguousarray(rows.targets.astype(np.float64)))
         x = self(rows.X).double()
         problem = Problem.checked(x, targets, exact, rows.weight, hashes=rows.hashes)

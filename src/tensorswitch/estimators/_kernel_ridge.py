@@ -168,7 +168,7 @@ class TSKernelRidge(SavedEstimator):
         n_features) add up with the constant to ``decision_function`` or ``predict``; two classes
         have one output.
         """
-        X = self._rows(X, accept_sparse=False)
+        X = self._rows(X, accept_sparse=False)  # contributions are dense in any case
         model = self._model
         step = max(1, BLOCK // len(model.support))
         shares, outputs = [], []
@@ -204,7 +204,7 @@ class TSKernelRidge(SavedEstimator):
         a, b = (torch.nn.functional.normalize(self._model.scaled(x).double()) for x in rows)
         places, share = [], []
         for part in a.split(max(1, BLOCK // max(1, len(b)))):
-            angle = (part @ b.t()).clamp(-1, 1).acos()
+            angle = (part @ b.t()).clamp(-1, 1).acos()  # rounding may leave the range
             least = angle.topk(min(count, len(b)), largest=False)
             places.append(least.indices.numpy())
             share.append(1 - least.values.numpy() / np.pi)

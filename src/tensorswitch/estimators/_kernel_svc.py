@@ -342,7 +342,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
         machines = self._machines(Z, pairs, weight)
 
         self.support_ = np.unique(np.concatenate([m.support for m in machines]))
-        self.support_vectors_ = Z[self.support_, : X.shape[1]]
+        self.support_vectors_ = Z[self.support_, : X.shape[1]]  # without the constant input
         self.n_support_ = np.bincount(labels[self.support_], minlength=len(self.classes_))
         self.pair_coef_ = np.zeros((len(machines), len(self.support_)))
         for row, machine in zip(self.pair_coef_, machines, strict=True):

@@ -153,7 +153,7 @@ class TSMLP(SavedEstimator):
         else:
             self._start(X, targets, weight, outputs, random)
         self._model.unit_weight = unit
-        self._set_batch_size(len(X))
+        self._set_batch_size(len(X))  # of distinct rows, which weights do not change
         parts: list[tuple[np.ndarray, ...]] = [(X, targets, weight)]
         auto = self.early_stopping == "auto"
         if len(X) >= SETTINGS.few_rows if auto else self.early_stopping:

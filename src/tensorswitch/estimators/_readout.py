@@ -197,6 +197,7 @@ class Readout:
         cls, front: Front, units: TargetUnits, rows: NewRows, settings: RidgeSettings, bar: Bar
     ) -> tuple[Readout, np.ndarray | None]:
         """Keep the columns of all rows in half precision, and solve by conjugate gradients."""
+        # The rest is for vectors.
         budget = None if settings.memory_gb is None else settings.memory_gb * 2**30 / 2
         features, outputs = front.representation.features, len(units.shift)
         stored = StoredRows(front.count * len(rows), features, outputs, memory=budget)
@@ -220,6 +221,7 @@ class Readout:
         )
         weight, intercept = solution.weight.to(front.dtype), solution.intercept
         if intercept is not None:
+            # Of columns that are not centred.
             intercept = intercept - centre.double() @ weight.double()
         solution = solution._replace(weight=weight, intercept=intercept)
         found = None if left_out is None else left_out[torch.cat(own)].numpy()
@@ -306,7 +308,7 @@ class Readout:
             raise ValueError(f"{message} ({error})") from error
         assert sums is not None
         sums.add(self.problem, fold_of_hashes(self.problem.hashes, sums.folds))
-        self.sums, self.problem, self.solver = sums, None, "streaming"
+        self.sums, self.problem, self.solver = sums, None, "streaming"  # one of them is enough
         return sums
 
     def with_sums(self, sums: Sums, units: TargetUnits | None = None) -> Readout:
@@ -330,7 +332,7 @@ class Readout:
         units = torch.tensor(
             [*self.units.shift, self.units.scale], dtype=torch.float64, device="cpu"
         )
-        distributed.broadcast(units, 0)
+        distributed.broadcast(units, 0)  # every rank has scaled by its own first rows
         first = TargetUnits(units[:-1].numpy(), float(units[-1]))
         return self.with_sums(self.units.converted(self.summed(), first).all_reduce(), first)
 
@@ -362,7 +364,7 @@ class Readout:
         if sums.folds == 1:
             log.warning(TOO_CONFIDENT, "the sums of folds do not fit into memory")
             return None
-        judged = range(1) if sums.held_out else range(sums.folds)
+        judged = range(1) if sums.held_out else range(sums.folds)  # of which sums are known
         intercept = self.settings.fit_intercept
         try:
             readouts = left_out_readouts(sums.moments(), solution.alpha, intercept, judged)

@@ -359,7 +359,7 @@ class RidgeClassifier(ClassifierMixin, RidgeEstimator):  # type: ignore[misc]
             All labels of the chunk, and more if they are known. Required in the first call.
         """
         if not self.__sklearn_is_fitted__():
-            classes = check_partial_fit(None, classes)
+            classes = check_partial_fit(None, classes)  # later calls may bring new ones
         return self._add_chunk(X, y, sample_weight, classes)
 
     def _start(self, y: np.ndarray, weight: Weights, classes: ArrayLike | None) -> None:
@@ -374,6 +374,7 @@ class RidgeClassifier(ClassifierMixin, RidgeEstimator):  # type: ignore[misc]
         count, factors = len(self.classes_), self._factors(places, weight, whole)
         targets = np.where(places[:, None] == np.arange(count), 1, -1).astype(np.float32)
         if factors is not None:
+            # A factor is a repetition.
             weight = (1.0 if weight is None else weight) * factors[places]
             weight = weight.astype(np.float32 if X.dtype == np.float32 else np.float64)
         return _new_rows(X, targets[:, 1:] if count == 2 else targets, weight, places)
@@ -419,7 +420,7 @@ class RidgeClassifier(ClassifierMixin, RidgeEstimator):  # type: ignore[misc]
 
     def _merge(self, other: Self) -> None:
         self._readout.summed()  # which a model that was loaded does not have
-        other._readout = copy(other._readout)
+        other._readout = copy(other._readout)  # as summed() caches what it makes
         other._readout.summed()
         self._grow(other.classes_)
         other._grow(self.classes_)
@@ -468,6 +469,8 @@ class RidgeClassifier(ClassifierMixin, RidgeEstimator):  # type: ignore[misc]
         """Replace the classes; ``old`` are the indices they have had, None for new ones."""
         if len(labels) == len(self.classes_):
             return
+        # Two classes share the column of the second one; that of the first is its negative. For a
+        # new class, the targets of all rows so far are −1.
         single = len(self.classes_) == 2
         columns, signs, offsets = [], [], []
         for before in old[1:] if len(labels) == 2 else old:

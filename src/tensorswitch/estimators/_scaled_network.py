@@ -102,7 +102,7 @@ def distinct_rows(
     of_rows, of_targets = (
         row_hashes(from_numpy(np.ascontiguousarray(a))) for a in (X, targets.reshape(len(X), -1))
     )
-    codes = (of_rows + 3 * of_targets).numpy()
+    codes = (of_rows + 3 * of_targets).numpy()  # odd, so that no bits are lost
     _, first, place = np.unique(codes, return_index=True, return_inverse=True)
     return X[first], targets[first], np.bincount(place, weight, len(first))
 

@@ -19,7 +19,8 @@ from tensorswitch.features._module import Copies
 IMAGES = 512  # converted at a time
 
 
-class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+# Type: ignore[misc].
+class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Turn images into patch features: copies of patches, averaged over windows.
 
         f_wj = mean_{u ∈ w} h_j(u) c_j(u),        φ = sign(f) |f|^power

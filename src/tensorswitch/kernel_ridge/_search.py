@@ -241,7 +241,7 @@ class Search:
         if found is not None:
             coef, intercept, penalty = found.coef, found.intercept, found.penalty
         else:
-            z = z.float()
+            z = z.float()  # tiles of half the size, and twice as fast
             log.info("%d rows: conjugate gradients on kernel tiles", len(z))
 
             def watch(iteration: int, residual: float) -> None:

@@ -181,7 +181,7 @@ class Trials:
     def solved(self, c: Candidate, count: int) -> Candidate:
         """Return the candidate with its solution on other rows."""
         centred = self.centred(c, count).single()
-        penalty = max(c.penalty, SETTINGS.single) * centred.scale
+        penalty = max(c.penalty, SETTINGS.single) * centred.scale  # float32 cannot factorise less
         goal = centred.centring.goal(self.rows.targets[:count].float())
         coef = centred.factorise(penalty).solve(goal) * centred.centring.roots[:, None]
         return replace(c, coef=coef, rows=count)

@@ -159,7 +159,7 @@ def equivalent_kernels(
         for kind, depth, value in sweep(left[rows], right[columns], results):
             value.mul_(a_norm).mul_(b_norm)
             if Y is None and i == j:
-                value = value.triu(1)
+                value = value.triu(1)  # the diagonal is known exactly, and both halves must agree
                 value += value.t().clone()
                 value.diagonal().copy_(left.squares[rows] * diagonal_factor(kind, depth))
             results[kind, depth][rows, columns] = value

@@ -58,7 +58,7 @@ class KernelTiles:
         self._size = tile_size(x.shape[1])
         starts = range(0, len(x), self._size)
         pairs = [(i, j) for i in starts for j in starts if i <= j]
-        self._places = pairs[part::parts]
+        self._places = pairs[part::parts]  # dealt out in turn, as tiles at the edge are smaller
 
     @staticmethod
     def kept_bytes(rows: int, dtype: torch.dtype, parts: int = 1) -> int:

@@ -48,7 +48,7 @@ class Calibration(SavedPart):
             return float(weight @ ((softmax(temperature * f, axis=1) - hot) * f).sum(1))
 
         temperature, high = TEMPERATURES
-        if slope(high) <= 0:
+        if slope(high) <= 0:  # more certain than any temperature that is tried
             temperature = high
         elif slope(temperature) < 0:
             temperature = float(brentq(slope, temperature, high, xtol=1e-14, rtol=1e-14))

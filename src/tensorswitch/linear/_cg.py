@@ -41,6 +41,7 @@ def conjugate_gradients(
     steepness = (residual * direction).sum(0)
     while worst > tol and iteration < max_iter:
         image = operator(direction)
+        # Columns that are done stand still.
         step = steepness / (direction * image).sum(0).clamp_min(tiny)
         weight += step * direction
         residual -= step * image

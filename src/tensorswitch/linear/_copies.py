@@ -153,6 +153,7 @@ class Copies(Representation):
         out, n0, n1 = weight.shape[1], self.in_features, self.sizes[0]
         if len(self.sizes) == 1:
             return switched_linear(rows.x, rows.gates[0], weight.reshape(n1, n0, out))
+        # Gates above the first layer are further outputs of the map, read out by one product.
         inner = weight.reshape(-1, n1, n0, out).permute(1, 2, 0, 3).reshape(n1, n0, -1)
         y = switched_linear(rows.x, rows.gates[0], inner)
         above = combine_gates(rows.gates[1:]).to(y.dtype)

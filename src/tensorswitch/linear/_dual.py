@@ -177,7 +177,7 @@ class _DualSystem:
     def spectrum(self) -> Spectrum:
         """The eigendecomposition of A, for all values of λ."""
         matrix = self._centred(0, len(self.goal))
-        return Spectrum(Centred((matrix + matrix.t()) / 2, self.centring))
+        return Spectrum(Centred((matrix + matrix.t()) / 2, self.centring))  # eigh reads one half
 
     def errors(self, values: Sequence[float]) -> list[float]:
         """Return the leave-one-out error of each λ, largest first, as far as precision allows."""

@@ -220,6 +220,7 @@ class _System:
             ones = self.like.new_ones(len(targets), 1)
             self.feature_mean = self._adjoint(ones).double()[:, 0] / self.weight_sum
             norm = float(self.feature_mean.square().sum()) / len(self.feature_mean)
+            # Of the centred matrix.
             mean = max(0.0, mean - weight_sum * norm * 2.0 ** (-2 * self.p))
         self.values = penalties(alpha, mean)
         # The goal may be far smaller if λ dominates, and is brought to the order of 1.
@@ -354,6 +355,7 @@ class _System:
                 break
         outputs[left.sum(1) == 0] = math.nan
         outputs = outputs * 2.0**-self.r
+        # All folds are close to the whole.
         guess = kept.view(len(kept), left.shape[1], self.out).mean(1)
         if len(values) == 1:
             return values[0], (), guess, outputs

@@ -104,7 +104,7 @@ class SampledRows:
         total, inputs = float(counts.sum()), self.representation.in_features
         # m rows take ``m · inputs`` numbers, and two and a half matrices of ``m²``.
         numbers = max(0.0, most_bytes) / weights.element_size()
-        fitting = ((inputs**2 + 10 * numbers) ** 0.5 - inputs) / 5
+        fitting = ((inputs**2 + 10 * numbers) ** 0.5 - inputs) / 5  # the m for which they fit
         size = int(min(SETTINGS.most, total / share, 4 * self.representation.features, fitting))
         shares = (counts * (size / max(1.0, total))).floor().long()
         start, count = int(shares[: ranks.rank].sum()), int(shares[ranks.rank])

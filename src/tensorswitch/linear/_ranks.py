@@ -25,4 +25,5 @@ class Ranks:
 
     def share(self, count: int) -> slice:
         """Return the part of ``count`` items that is this rank's."""
+        # No remainder.
         return slice(count * self.rank // self.count, count * (self.rank + 1) // self.count)

@@ -241,6 +241,7 @@ class Representation(ABC):
     def _blocks(self, rows: RowsOf, out: int) -> Iterator[slice]:
         """Yield slices of rows whose outputs and expanded errors fit into the cache."""
         step = max(64, self._block_rows(out, rows.x.element_size()))
+        # Once for no rows, for the shape of results.
         for start in range(0, max(1, len(rows)), step):
             yield slice(start, start + step)
 

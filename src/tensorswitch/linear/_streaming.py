@@ -182,6 +182,7 @@ class System:
         panels = self.moments.packing.panels(self.moments.gram)
         if self.fit_intercept:
             panels.add_outer(self.feature_mean, -self.moments.rows)
+            # Their weights are zero then.
             panels.isolate(self.constant, self.mean_diagonal() or 1.0)
         return panels.cholesky(shift)
 

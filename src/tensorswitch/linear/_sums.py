@@ -217,6 +217,7 @@ class Sums:
         places, s = self._places(problem, fold), problem.weights().double()
         removed = torch.zeros_like(kept.counts)
         removed.index_add_(0, places, torch.stack([s, s.square()], 1))
+        # Sums cannot tell which rows they have, but no part of them may become negative.
         tolerance = 1e-9 * kept.counts.clamp(min=1)
         too_large = problem.target_energies > self.target_energy * (1 + 1e-6) + 1e-9
         if ((removed - kept.counts) > tolerance).any() or too_large.any():
@@ -493,7 +494,7 @@ class Sums:
         kept.target_sum[part] += sign * (exact @ goal.double())
         kept.target_energy[part] += sign * (exact @ goal.double().square())
         kept.counts[part] += sign * torch.stack([exact.sum(), exact.square().sum()])
-        goal = torch.nn.functional.pad(goal, (0, 1), value=1.0)
+        goal = torch.nn.functional.pad(goal, (0, 1), value=1.0)  # whose products with z are Σ s z
         with torch.autocast(goal.device.type, enabled=False):
             if problem.sample_weight is not None:  # rows and targets times √s
                 root = problem.sample_weight[:, None].sqrt()
