@@ -374,7 +374,6 @@ class RidgeClassifier(ClassifierMixin, RidgeEstimator):  # type: ignore[misc]
         count, factors = len(self.classes_), self._factors(places, weight, whole)
         targets = np.where(places[:, None] == np.arange(count), 1, -1).astype(np.float32)
         if factors is not None:
-            # A factor is a repetition.
             weight = (1.0 if weight is None else weight) * factors[places]
             weight = weight.astype(np.float32 if X.dtype == np.float32 else np.float64)
         return _new_rows(X, targets[:, 1:] if count == 2 else targets, weight, places)

@@ -25,5 +25,5 @@ class Ranks:
 
     def share(self, count: int) -> slice:
         """Return the part of ``count`` items that is this rank's."""
-        # No remainder.
+        # Rounded so that the shares of all ranks add up.
         return slice(count * self.rank // self.count, count * (self.rank + 1) // self.count)

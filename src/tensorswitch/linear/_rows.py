@@ -66,7 +66,7 @@ def fold_of_rows(x: Tensor, folds: int) -> Tensor:
 def fold_of_hashes(hashes: Tensor, folds: int) -> Tensor:
     """Return the folds of rows with these hashes; see :func:`fold_of_rows`."""
     check_positive(folds=folds)
-    return _shift(hashes, 33) % folds  # upper bits: the lowest hashes are samples of their own
+    return _shift(hashes, 33) % folds
 
 
 class DistinctRows(NamedTuple):
