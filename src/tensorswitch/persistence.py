@@ -56,8 +56,8 @@ class SavedPart:
 
     def state(self) -> State:
         """Return the fields."""
-        # Type: ignore[arg-type].
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        names = (field.name for field in fields(self))  # type: ignore[arg-type]  # a dataclass
+        return {name: getattr(self, name) for name in names}
 
     @classmethod
     def from_state(cls, state: State) -> Self:

@@ -7,6 +7,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import wraps
+from inspect import cleandoc
 from numbers import Integral, Real
 from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 
@@ -133,13 +134,14 @@ def documented_as(other: type, without: Sequence[str] = ()) -> Callable[[Class],
     def documented(cls: Class) -> Class:
         if other.__doc__ is None or cls.__doc__ is None:  # Python was started with -OO
             return cls
+        theirs, text = cleandoc(other.__doc__), cleandoc(cls.__doc__)  # as Python 3.13 has them
         for title in ("Parameters", "Attributes"):
-            heading = f"    {title}\n    {'-' * len(title)}\n"
-            section = other.__doc__.split(heading)[1].split("\n\n")[0]
-            entries = re.split(r"\n(?=    \S)", section)
-            kept = [text for text in entries if text.split()[0] not in without]
-            text = heading + "\n".join(kept)
-            cls.__doc__ = cls.__doc__.replace(f"    {{{title.lower()}}}", text)
+            heading = f"{title}\n{'-' * len(title)}\n"
+            section = theirs.split(heading)[1].split("\n\n")[0]
+            entries = re.split(r"\n(?=\S)", section)
+            kept = [entry for entry in entries if entry.split()[0] not in without]
+            text = text.replace(f"{{{title.lower()}}}", heading + "\n".join(kept))
+        cls.__doc__ = text
         return cls
 
     return documented

@@ -308,7 +308,7 @@ class Readout:
             raise ValueError(f"{message} ({error})") from error
         assert sums is not None
         sums.add(self.problem, fold_of_hashes(self.problem.hashes, sums.folds))
-        self.sums, self.problem, self.solver = sums, None, "streaming"  # the rows are in the sums now
+        self.sums, self.problem, self.solver = sums, None, "streaming"
         return sums
 
     def with_sums(self, sums: Sums, units: TargetUnits | None = None) -> Readout:

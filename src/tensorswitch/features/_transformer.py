@@ -19,8 +19,7 @@ from tensorswitch.features._module import Copies
 IMAGES = 512  # converted at a time
 
 
-# Type: ignore[misc].
-class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Turn images into patch features: copies of patches, averaged over windows.
 
         f_wj = mean_{u ∈ w} h_j(u) c_j(u),        φ = sign(f) |f|^power
