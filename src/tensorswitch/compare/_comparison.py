@@ -11,7 +11,6 @@ import hashlib
 import json
 import math
 import platform
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -21,75 +20,17 @@ from typing import Any
 import joblib
 import numpy as np
 import torch
-from sklearn import model_selection
 
-from tensorswitch._checks import check_positive, check_seed
+from tensorswitch._checks import check_seed
 from tensorswitch._files import make_folder, only_one, write_text
 from tensorswitch.compare._fitting import Result, default_components, fit_learner
-from tensorswitch.compare._learners import BASELINES, Learner, Setting, build, chosen_learners
+from tensorswitch.compare._learners import BASELINES, Learner, build, chosen_learners
 from tensorswitch.compare._predictor import can_save
 from tensorswitch.compare._problem import Parts, Problem, load_problem
+from tensorswitch.compare._splits import FOLDS, Split, divided
 
 MODELS = "models"
-FOLDS = 5
-Split = tuple[np.ndarray, np.ndarray]
 Watch = Callable[[str, int, int, str], None]
-
-
-def divided(
-    problem: Problem, folds: int | None, repeats: int, group: str | None, time: str | None
-) -> list[Split]:
-    """Return training and test rows of each fold, by one of scikit-learn's splitters."""
-    count, every = folds or FOLDS, np.arange(len(problem))
-    check_positive(repeats=repeats)
-    if count < 2:
-        raise ValueError(f"folds must be at least 2, got {folds}")
-    if (group and time) or (repeats > 1 and (group or time)):
-        raise ValueError("group, time and repeats exclude each other")
-    if not (folds or repeats > 1 or group or time):
-        return problem.splits()
-    if count > len(every):
-        raise ValueError(f"{count} folds need as many rows, but there are {len(every)}")
-    if time:
-        order = np.argsort(_column(problem, time), kind="stable")
-        parts = model_selection.TimeSeriesSplit(count).split(every)
-        return [(order[train], order[test]) for train, test in parts]
-    target = None if problem.class_names is None else problem.target
-    groups, kind = None, "KFold" if target is None else "StratifiedKFold"
-    options: dict[str, Any] = {"n_splits": count, "random_state": 0}
-    if group:
-        groups = np.unique(_column(problem, group), return_inverse=True)[1]
-        kind = "GroupKFold" if target is None else "StratifiedGroupKFold"
-        options["shuffle"] = True
-        if groups.max() + 1 < count:
-            found = f"{group!r} has {groups.max() + 1} values"
-            raise ValueError(f"{count} folds need as many groups, but {found}")
-    else:
-        if target is not None and np.bincount(target).max() < count:
-            target, kind = None, "KFold"
-        kind, options["n_repeats"] = f"Repeated{kind}", repeats
-    splitter = getattr(model_selection, kind)(**options)
-    with warnings.catch_warnings():  # classes of fewer rows are in some of the folds
-        warnings.simplefilter("ignore", UserWarning)
-        return list(splitter.split(every, target, groups))
-
-
-def _column(problem: Problem, name: str) -> np.ndarray:
-    """Return a column as numbers, dates or text, which can be compared."""
-    if not problem.is_table:
-        raise ValueError(f"{problem.name} is not a table, so there is no column {name!r}")
-    if name == problem.id_name and problem.row_names is not None:
-        return np.array(problem.row_names)
-    frame: Any = problem.rows
-    if name in frame.columns:
-        values: np.ndarray = frame[name].to_numpy()
-        return values if values.dtype.kind in "fiubM" else values.astype(str)
-    if f"{name!r} numbers the rows and is left out" in problem.notes:
-        return np.arange(len(problem))
-    if name in problem.ignored:
-        raise ValueError(f"{name!r} is left out of the rows, so it cannot divide them")
-    known = ", ".join(map(str, frame.columns))
-    raise ValueError(f"{problem.name} has no column {name!r}; expected one of {known}")
 
 
 def machine() -> dict[str, Any]:
@@ -388,15 +329,14 @@ def compare(
     if strangers := [name for name in given if name not in chosen]:
         raise ValueError(f"settings of {', '.join(strangers)}, which are not compared")
     about = {"components": default_components(problem, components), "seed": check_seed(seed)}
-    setting = Setting(problem.task, len(splits[0][0]), problem.is_image, seed)
     digest = hashlib.blake2b(digest_size=8)
     for part in (part for split in splits for part in split):
         digest.update(part.astype(np.int64).tobytes())
     same = {"data": problem.fingerprint, "splits": digest.hexdigest(), **about}
     records = []
     for name, learner in chosen.items():
-        parameters = build(learner, setting, given.get(name, {})).get_params()
-        of = {**same, "parameters": {k: repr(v) for k, v in parameters.items()}}
+        model = build(learner, problem, len(splits[0][0]), given.get(name, {}), seed)
+        of = {**same, "parameters": {k: repr(v) for k, v in model.get_params().items()}}
         key = json.dumps([name, of, len(splits)], sort_keys=True).encode()
         word = "".join(c if c.isalnum() or c in "-+" else "_" for c in name)
         stem = f"{problem.name}-{word}-{hashlib.blake2b(key, digest_size=6).hexdigest()}"

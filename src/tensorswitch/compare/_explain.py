@@ -43,24 +43,19 @@ def examples(
     a regression, and rows that are typical.
     """
     test = np.random.default_rng(0).permutation(test)[:ROWS]
-    rows = take(problem, test)
+    rows = problem.take(test)
     predictions = predictor.predict(rows)
     chosen = _choose(problem.target[test], predictions)
     total: Any = 0.0
     for start in range(0, len(test), BLOCK):  # with many classes, all rows would take gigabytes
         part = test[start : start + BLOCK]
-        total = total + len(part) * predictor.explain(take(problem, part)).importance
-    found = predictor.explain(take(problem, test[chosen]))
+        total = total + len(part) * predictor.explain(problem.take(part)).importance
+    found = predictor.explain(problem.take(test[chosen]))
     made = [
         _example(problem, predictor, predictions, found.contributions[i], int(test[place]), place)
         for i, place in enumerate(chosen)
     ]
     return made, np.asarray(total / len(test))
-
-
-def take(problem: Problem, places: np.ndarray) -> Any:
-    """Return some of the raw rows."""
-    return problem.rows.take(places) if problem.is_table else problem.rows[places]
 
 
 def _choose(truth: np.ndarray, predictions: Predictions) -> np.ndarray:

@@ -16,14 +16,7 @@ from sklearn.model_selection import GridSearchCV, ShuffleSplit, StratifiedShuffl
 
 from tensorswitch._checks import check_positive, check_seed
 from tensorswitch._files import make_folder, only_one
-from tensorswitch.compare._learners import (
-    LEARNERS,
-    Learner,
-    Setting,
-    build,
-    innermost,
-    named,
-)
+from tensorswitch.compare._learners import LEARNERS, Learner, build, innermost, named
 from tensorswitch.compare._metrics import classification_metrics, regression_metrics
 from tensorswitch.compare._predictor import (
     MODEL,
@@ -76,15 +69,15 @@ def fit_learner(
     """Fit a learner to the training rows of a split, and measure it on the others."""
     if learner.images:
         raw: Any = RawImages()
-        inputs, test = (raw(problem.rows[places]) for places in split)
-        parts = Parts(inputs, parts.train_target, test, parts.test_target, raw)
+        x, test = (raw(problem.take(places)) for places in split)
+        parts = parts._replace(train=x, test=test, encoder=raw)
     x, y = parts.train, parts.train_target
     notes = []
     if learner.most_rows is not None and len(y) > learner.most_rows:
         notes.append(f"learned from {learner.most_rows:,} of {len(y):,} rows")
         chosen = np.sort(np.random.default_rng(0).permutation(len(y))[: learner.most_rows])
         x, y = x[chosen], y[chosen]
-    model = build(learner, Setting(problem.task, len(y), problem.is_image, seed), given)
+    model = build(learner, problem, len(y), given, seed)
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # defaults that do not converge are the user's defaults
@@ -92,19 +85,11 @@ def fit_learner(
             notes.insert(0, ", ".join(f"{k} {v:g}" for k, v in found.items()))
         model.fit(x, y)
     result = Result({}, time.perf_counter() - start, 0.0, "; ".join(notes))
-    shape: dict[str, Any] = {}
-    if not problem.is_table:
-        shape = {"row_shape": problem.rows.shape[1:], "row_type": str(problem.rows.dtype)}
-    predictor = Predictor(
-        model,
-        parts.encoder,
-        name,
-        problem.class_names,
-        problem.target_name,
-        problem.id_name,
-        target_written=problem.target_written,
-        **shape,
-    )
+    about: dict[str, Any] = {"target_written": problem.target_written}
+    if isinstance(problem.rows, np.ndarray):
+        about |= {"row_shape": problem.rows.shape[1:], "row_type": str(problem.rows.dtype)}
+    columns = problem.target_name, problem.id_name
+    predictor = Predictor(model, parts.encoder, name, problem.class_names, *columns, **about)
     _measure(predictor, result, parts)
     return predictor, result
 
@@ -218,8 +203,7 @@ def train(
     name = learner if isinstance(learner, str) else type(innermost(learner)).__name__
     known = named(name, problem) if isinstance(learner, str) else Learner.of(name, learner)
     seed, given = check_seed(seed), dict(settings or {})
-    setting = Setting(problem.task, len(problem), problem.is_image, seed)
-    if folder is not None and not can_save(build(known, setting, given)):
+    if folder is not None and not can_save(build(known, problem, len(problem), given, seed)):
         own = ", ".join(n for n, one in LEARNERS.items() if one.own and problem.task in one.tasks)
         raise TypeError(
             f"{known.label} cannot be saved without pickle; compare it with others, or use one of "

@@ -19,14 +19,13 @@ from torch import nn
 
 from tensorswitch import estimators
 from tensorswitch.compare._predictor import ConstantFeature
-from tensorswitch.compare._problem import Problem
+from tensorswitch.compare._problem import TASKS, Problem
 from tensorswitch.training import Learner as NetworkLearner
 
 SMALL = 10_000  # with fewer training rows, networks are narrower
 STEPS = 2_000_000  # rows that a network of many rows is trained with, in all epochs
 MOST_COPIES = 1024  # of its input that a network without compression makes
 SVM_ROWS = 10_000  # training rows of kernel machines that have no limit of their own
-TASKS = ("classification", "regression")
 
 LEGEND = {
     "SS": "scalar switching: ordinary ReLU networks, and kernels of wide ones",
@@ -96,9 +95,11 @@ class Learner:
         return cls(name, f"{kind.__name__}, as it was given", lambda _: clone(estimator), own)
 
 
-def build(learner: Learner, setting: Setting, given: Mapping[str, Any]) -> Any:
-    """Return an unfitted estimator with some parameters of its last step."""
-    model = learner.make(setting)
+def build(
+    learner: Learner, problem: Problem, rows: int, given: Mapping[str, Any], seed: int
+) -> Any:
+    """Return an unfitted estimator for so many rows, with some parameters of its last step."""
+    model = learner.make(Setting(problem.task, rows, problem.is_image, seed))
     known = [n for n in innermost(model).get_params() if "__" not in n]
     for name in given:
         if name.split("__")[0] not in known:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 from hashlib import blake2b
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tensorswitch.compare._splits import Split, divided
 from tensorswitch.datasets import NAMES, DataError, Dataset, Preparation, load
 from tensorswitch.datasets._arrays import held_out, load_arrays
 from tensorswitch.datasets._pictures import labelled_pictures
@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # pandas is imported where there is a table
 
 TARGETS = ("label", "labels", "class", "target", "y")  # names of targets, unless one is given
 FEWEST = 10  # rows of which some are held out
-FOLDS, FOLD_ROWS = 5, 2_000  # tables of fewer rows are cross-validated
 TASKS = ("classification", "regression")
 ARRAYS = (".npz", ".npy")
 FEW = 20  # integers with more distinct values than this are targets of a regression
@@ -88,13 +87,7 @@ class Problem:
 
     @classmethod
     def from_dataset(cls, data: Dataset) -> Problem:
-        """Return the problem of a data set, with its own test rows.
-
-        Parameters
-        ----------
-        data : Dataset
-            The data set.
-        """
+        """Return the problem of a data set, with its own test rows."""
         rows = np.concatenate([data.train_images, data.test_images])
         target = np.concatenate([data.train_labels, data.test_labels])
         test = np.arange(len(data.train_images), len(rows))
@@ -109,13 +102,7 @@ class Problem:
         return TASKS[self.class_names is None]
 
     def row_name(self, row: int) -> str:
-        """Return what a row is called: its identifier, or its number in the file or its part.
-
-        Parameters
-        ----------
-        row : int
-            Its index.
-        """
+        """Return what the row of an index is called: its identifier, or number in file or part."""
         if self.row_names is not None:
             return f"row {self.row_names[row]}"
         if self.given_test is None:
@@ -150,41 +137,18 @@ class Problem:
             digest.update(part.reshape(-1).view(np.uint8).data)
         return digest.hexdigest()
 
-    def splits(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return training and test rows: of each fold for small tables, else once.
+    def take(self, places: np.ndarray) -> Any:
+        """Return the raw rows at some indices."""
+        return self.rows.take(places, axis=0)
 
-        Returns
-        -------
-        list of tuple of ndarray
-            Indices of training and test rows.
-        """
-        every = np.arange(len(self))
+    def splits(self) -> list[Split]:
+        """Return indices of training and test rows: of five folds for small tables, else once."""
+        return divided(self)
+
+    def split(self) -> Split:
+        """Return indices of training and test rows, as they are given or else 70 % and 30 %."""
         if self.given_test is not None:
-            return [(np.setdiff1d(every, self.given_test), self.given_test)]
-        if len(self) >= FOLD_ROWS:
-            return [self.split()]
-        from sklearn.model_selection import KFold, StratifiedKFold
-
-        counts = np.zeros(1) if self.class_names is None else np.bincount(self.target)
-        if counts.max() < FOLDS:
-            return list(KFold(FOLDS, shuffle=True, random_state=0).split(every))
-        folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
-        with warnings.catch_warnings():  # classes of fewer rows are in some of the folds
-            warnings.simplefilter("ignore", UserWarning)
-            found = list(folds.split(every, self.target))
-        alone = every[counts[self.target] == 1]  # nothing could be learned of these without them
-        return [(np.union1d(train, alone), np.setdiff1d(test, alone)) for train, test in found]
-
-    def split(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return training and test rows, as they are given or else 70 % and 30 %.
-
-        Returns
-        -------
-        train, test : ndarray of int
-            Indices of the rows.
-        """
-        if self.given_test is not None:
-            return self.splits()[0]
+            return np.setdiff1d(np.arange(len(self)), self.given_test), self.given_test
         return held_out(self.target, self.class_names is not None)
 
     def parts(self, train: np.ndarray, test: np.ndarray, components: int | None = None) -> Parts:
@@ -199,23 +163,17 @@ class Problem:
         """
         encoder: TableEncoder | Preparation
         if isinstance(self.rows, np.ndarray):
-            encoder = Preparation.fit(self.rows[train], components)
-            x, x_test = encoder(self.rows[train]), encoder(self.rows[test])
+            encoder = Preparation.fit(self.take(train), components)
         else:
             from tensorswitch.tables import TableEncoder
 
-            encoder = TableEncoder(written=self.written).fit(self.rows.take(train))
+            encoder = TableEncoder(written=self.written).fit(self.take(train))
             encoder.left_out.update(dict.fromkeys(self.ignored, "is ignored"))
-            x, x_test = encoder(self.rows.take(train)), encoder(self.rows.take(test))
+        x, x_test = encoder(self.take(train)), encoder(self.take(test))
         return Parts(x, self.target[train], x_test, self.target[test], encoder)
 
     def dataset(self) -> Dataset:
-        """Return a data set of encoded rows, for networks and the paper's protocol.
-
-        Returns
-        -------
-        Dataset
-            Training and test rows; tables are encoded.
+        """Return a data set for networks and the paper's protocol, of encoded rows if from a table.
 
         Raises
         ------
@@ -228,18 +186,19 @@ class Problem:
                 "required; use `compare`, or `train --method` with rr, kernel-ridge or a network"
             )
         train, test = self.split()
-        target = self.target[train], self.target[test]
-        if isinstance(self.rows, np.ndarray):
-            images = self.rows[train], self.rows[test]
-            return Dataset(self.name, images[0], target[0], images[1], target[1], self.class_names)
-        parts = self.parts(train, test)
-        whole = Dataset(self.name, parts.train, target[0], parts.test, target[1], self.class_names)
-        return replace(
-            whole,
-            encoder=parts.encoder,
-            target_name=self.target_name,
-            target_written=self.target_written,
-            id_name=self.id_name,
+        encoder: Any = None
+        if self.is_table:
+            x, _, x_test, _, encoder = self.parts(train, test)
+        else:
+            x, x_test = self.take(train), self.take(test)
+        return Dataset(
+            self.name,
+            *(x, self.target[train], x_test, self.target[test]),
+            self.class_names,
+            encoder,
+            self.target_name,
+            self.id_name,
+            self.target_written,
         )
 
 
@@ -285,12 +244,6 @@ def load_problem(
     Problem
         The problem. Its ``notes`` say what was decided.
 
-    Raises
-    ------
-    DataError
-        If the data cannot be found or read, a column does not exist, or the target cannot be
-        learned.
-
     Examples
     --------
     >>> from tensorswitch.compare import load_problem
@@ -301,8 +254,8 @@ def load_problem(
     if task not in (None, *TASKS):
         raise ValueError(f"task must be classification or regression, got {task!r}")
     path = Path(name)
-    options: dict[str, Any] = {"target": target, "ignore": [*ignore], "id_column": id_column}
-    options |= {"task": task, "sep": sep, "decimal": decimal, "dayfirst": dayfirst}
+    asked: dict[str, Any] = {"target": target, "ignore": [*ignore], "id_column": id_column}
+    asked |= {"task": task, "sep": sep, "decimal": decimal, "dayfirst": dayfirst}
     if str(name) not in NAMES:
         if not str(name) or not path.exists():
             raise DataError(
@@ -310,15 +263,8 @@ def load_problem(
                 "existing file or folder"
             )
         if path.is_file() and path.suffix not in ARRAYS:
-            from tensorswitch.tables._read import is_table
-
-            if not is_table(path):
-                raise DataError(
-                    f"{path} has an unknown format; supported are tables (.csv, .tsv, .parquet, "
-                    ".arrow), .npz, .npy and folders with images or IDX files"
-                )
-            return _table_problem(path, **options)
-    if wrong := [option for option, value in options.items() if value]:
+            return _table_problem(path, asked)
+    if wrong := [option for option, value in asked.items() if value]:
         raise DataError(
             f"{name} is not a table with named columns, so {wrong[0]} does not apply to it"
         )
@@ -336,28 +282,24 @@ def _picture_problem(path: Path) -> Problem:
         raise DataError(f"{path}: all pictures are of class {names[0]}; two classes are required")
     if test is None:
         _check_rows(path, len(codes), "pictures")
-    classes = tuple(map(str, names))
-    images, target = pictures.images, codes.astype(np.int64)
-    return Problem(
-        path.resolve().name, images, target, classes, given_test=test, notes=tuple(notes)
-    )
+    about: dict[str, Any] = {"given_test": test, "notes": tuple(notes)}
+    target, classes = codes.astype(np.int64), tuple(map(str, names))
+    return Problem(path.resolve().name, pictures.images, target, classes, **about)
 
 
-def _table_problem(
-    path: Path,
-    target: str | None,
-    ignore: list[str],
-    id_column: str | None,
-    task: str | None,
-    sep: str | None,
-    decimal: str | None,
-    dayfirst: bool | None,
-) -> Problem:
-    """Read a table and decide what is to be learned from it."""
+def _table_problem(path: Path, asked: Mapping[str, Any]) -> Problem:
+    """Read a table and decide what is to be learned from it, from the options that are given."""
     from tensorswitch.tables import TableEncoder, clean, read_table
+    from tensorswitch.tables._read import is_table
 
-    raw, found_sep, notes = read_table(path, sep)
-    left_out = [*_named(raw, ignore), *([id_column] if id_column else [])]
+    if not is_table(path):
+        raise DataError(
+            f"{path} has an unknown format; supported are tables (.csv, .tsv, .parquet, .arrow), "
+            ".npz, .npy and folders with images or IDX files"
+        )
+    raw, sep, notes = read_table(path, asked["sep"])
+    target, id_column, task = asked["target"], asked["id_column"], asked["task"]
+    left_out = [*_named(raw, asked["ignore"]), *([id_column] if id_column else [])]
     for name in left_out:
         _check_column(path, raw, name)
     if target is None:
@@ -368,9 +310,8 @@ def _table_problem(
     _check_column(path, raw, target, "target")
     if target in left_out:
         raise DataError(f"{path}: the target {target!r} is also to be ignored")
-    frame, written, remarks = clean(
-        raw.drop(columns=left_out), decimal=decimal, dayfirst=dayfirst, sep=found_sep
-    )
+    form = {name: asked[name] for name in ("decimal", "dayfirst")}
+    frame, written, remarks = clean(raw.drop(columns=left_out), sep=sep, **form)
     notes += remarks
     if target not in frame:
         raise DataError(f"{path}: the target {target!r} has neither numbers nor words")
@@ -384,22 +325,19 @@ def _table_problem(
     if not known.any():
         raise DataError(f"{path}: the target {target!r} has no values")
     counters = [name for name in frame if _counts_rows(frame[name])]
-    if not known.all():
-        rows = int((~known).sum())
-        what = "1 row" if rows == 1 else f"{rows} rows"
-        notes.append(f"left out: {what} without a value of {target!r}")
+    if missing := int((~known).sum()):
+        rows = "1 row" if missing == 1 else f"{missing} rows"
+        notes.append(f"left out: {rows} without a value of {target!r}")
     codes, class_names, why = _decide(path, target, values[known].to_numpy(), how, task)
-    notes.append(why)
+    notes += [why, *(f"{name!r} numbers the rows and is left out" for name in counters)]
     features = frame.drop(columns=counters)[known].reset_index(drop=True)
-    notes += [f"{name!r} numbers the rows and is left out" for name in counters]
     if not len(features.columns):
         raise DataError(f"{path} has no columns to learn from besides {target!r}")
     try:
         encoder = TableEncoder(written=written).fit(features)
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
-    for name, reason in encoder.left_out.items():
-        notes.append(f"{name!r} {reason} and is left out")
+    notes += [f"{name!r} {reason} and is left out" for name, reason in encoder.left_out.items()]
     _check_rows(path, len(codes), "rows")
     # Rows have their identifiers, or their numbers from 0 as in predictions.
     ids = np.flatnonzero(known) if id_column is None else raw[id_column][known]
@@ -505,38 +443,36 @@ def _decide(
         raise DataError(f"{path}: the target {name!r} is a date, which cannot be predicted")
     words = written == "words"
     distinct, codes = np.unique(values.astype(str) if words else values, return_inverse=True)
-    codes = codes.astype(np.int64)
     names = tuple(map(str if words else number_name, distinct.tolist()))
-    if len(distinct) < 2:
+    if len(names) < 2:
         raise DataError(
             f"{path}: the target {name!r} is {names[0]} in every row; there is nothing to learn"
         )
-    many = f"{path}: the target {name!r} has {len(distinct)} different"
-    if words:
-        if task == "regression":
-            raise DataError(
-                f"{path}: the target {name!r} contains text such as {names[0]!r}, so it cannot be "
-                "the target of a regression"
-            )
-        if len(distinct) > max(FEW, len(values) / 4):
-            raise DataError(
-                f"{many} words, such as {names[0]!r}, in {len(values)} rows, which are too many "
-                "classes to learn; if they are meant to be numbers, write them without units"
-            )
-        cases = Counter(map(str.lower, names))
-        alike = [repr(name) for name in names if cases[name.lower()] > 1]
-        case = f" (some differ in case only, such as {' and '.join(alike[:2])})" if alike else ""
-        return codes, names, f"target {name!r}: {len(names)} classes, so classification{case}"
-    classes = task == "classification"
-    if task is None:  # many values in few rows are quantities
-        most = max(ALWAYS, min(FEW, len(values) / CLASS_ROWS))
-        classes = bool((values == values.round()).all()) and len(distinct) <= most
-    if not classes:
-        what = "requested" if task else f"{len(distinct)} different numbers"
-        return values.astype(np.float64), None, f"target {name!r}: {what}, so regression"
-    if len(distinct) > max(FEW, len(values) / 2):
+    if words and task == "regression":
         raise DataError(
-            f"{many} numbers in {len(values)} rows, which are too many classes to learn"
+            f"{path}: the target {name!r} contains text such as {names[0]!r}, so it cannot be "
+            "the target of a regression"
         )
-    hint = "whole numbers, so classification (--task regression predicts the number)"
-    return codes, names, f"target {name!r}: {len(names)} {'classes' if task else hint}"
+    classes = words or task == "classification"
+    if not words and task is None:  # many values in few rows are quantities
+        most = max(ALWAYS, min(FEW, len(values) / CLASS_ROWS))
+        classes = bool((values == values.round()).all()) and len(names) <= most
+    if not classes:
+        what = "requested" if task else f"{len(names)} different numbers"
+        return values.astype(np.float64), None, f"target {name!r}: {what}, so regression"
+    if len(names) > max(FEW, len(values) / (4 if words else 2)):
+        kind = f"words, such as {names[0]!r}," if words else "numbers"
+        hint = "; if they are meant to be numbers, write them without units" if words else ""
+        raise DataError(
+            f"{path}: the target {name!r} has {len(names)} different {kind} in {len(values)} rows, "
+            f"which are too many classes to learn{hint}"
+        )
+    why = "classes"
+    if words:
+        cases = Counter(map(str.lower, names))
+        alike = [repr(name) for name in names if cases[name.lower()] > 1][:2]
+        case = f" (some differ in case only, such as {' and '.join(alike)})" if alike else ""
+        why = f"classes, so classification{case}"
+    elif task is None:
+        why = "whole numbers, so classification (--task regression predicts the number)"
+    return codes.astype(np.int64), names, f"target {name!r}: {len(names)} {why}"
