@@ -9,7 +9,7 @@ import ast
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import version as installed
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -105,21 +105,15 @@ def stoppable(advice: str = "") -> Iterator[None]:
         raise typer.Exit(STOPPED) from None
 
 
-def reading(sep: str | None, decimal: str | None, dayfirst: bool | None) -> dict[str, Any]:
-    """Return the options for reading tables that were given."""
-    given = {"sep": sep, "decimal": decimal, "dayfirst": dayfirst}
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def load(data: str, target: str | None = None, ignore: Iterable[str] = (), **rest: Any) -> Problem:
+def load(data: str, **options: Any) -> Problem:
     """Load rows and what is to be predicted, exiting quietly on Ctrl-C."""
     from tensorswitch import compare
 
     with stoppable(" while loading data"):
-        return compare.load_problem(data, target=target, ignore=list(ignore), **rest)
+        return compare.load_problem(data, **options)
 
 
-def describe(problem: Problem) -> str:
+def describe(problem: Problem, components: int | None = None) -> str:
     """Return size, kind and task of a problem in one line, and what was decided below it."""
     rows: Any = problem.rows
     if problem.is_table:
@@ -129,7 +123,9 @@ def describe(problem: Problem) -> str:
         kind = f"images of {shape}" if problem.is_image else f"rows of {shape} features"
     classes = "" if problem.class_names is None else f" of {len(problem.class_names)} classes"
     first = f"{problem.name}: {len(problem):,} {kind}, {problem.task}{classes}"
-    return "\n  ".join([first, *problem.notes])
+    unused = "--components is not used: columns of tables are not projected"
+    more = [unused] if components and problem.is_table else []
+    return "\n  ".join([first, *problem.notes, *more])
 
 
 def parameters(given: Iterable[str] | None) -> dict[str, Any]:
@@ -140,12 +136,11 @@ def parameters(given: Iterable[str] | None) -> dict[str, Any]:
         if not (name.strip() and equals):
             raise ValueError(f"--set needs NAME=VALUE, got {text!r}")
         words = {"true": True, "false": False, "none": None}
-        try:
-            found[name.strip()] = words.get(value.lower(), value)
+        found[name.strip()] = words.get(value.lower(), value)
+        # What is no literal is a word.
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
             if value.lower() not in words:
                 found[name.strip()] = ast.literal_eval(value)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            pass  # a word
     return found
 
 

@@ -55,32 +55,23 @@ def compare(
     from tensorswitch.compare import write_report
     from tensorswitch.compare._comparison import model_path
 
-    options = {"id_column": id_column, "task": task, **cli.reading(sep, decimal, dayfirst)}
-    problem = cli.load(data, target, [n for n in ignore or () if n != group], **options)
+    ignored = [name for name in ignore or () if name != group]
+    columns = {"target": target, "ignore": ignored, "id_column": id_column}
+    form = {"sep": sep, "decimal": decimal, "dayfirst": dayfirst}
+    problem = cli.load(data, task=task, **columns, **form)
     given: dict[str, dict[str, Any]] = {}
     for name, value in cli.parameters(settings).items():
         learner, dot, parameter = name.partition(".")
         if not dot:
             raise ValueError(f"--set of compare needs LEARNER.NAME=VALUE, got {name!r}")
         given.setdefault(learner, {})[parameter] = value
-    result = run(  # what is wrong is said before anything is written
-        problem,
-        methods,
-        folder,
-        settings=given,
-        folds=folds,
-        repeats=repeats,
-        group=group,
-        time=time_column,
-        components=components,
-        seed=seed,
-        run=False,
-    )
+    how: dict[str, Any] = {"folds": folds, "repeats": repeats, "group": group, "time": time_column}
+    how |= {"settings": given, "components": components, "seed": seed}
+    # What is wrong is said before anything is written.
+    result = run(problem, methods, folder, **how, run=False)
     folder = result.folder
     make_folder(folder)
-    cli.say(cli.describe(problem))
-    if components and problem.is_table:
-        cli.say("  --components is not used: columns of tables are not projected")
+    cli.say(cli.describe(problem, components))
     if group:
         cli.say(f"  {group!r} keeps rows together and is not learned from")
     _say_what_is_done(result.records, folder)
@@ -92,17 +83,13 @@ def compare(
     cli.say(f"Report: {folder / 'report.html'}")
     own = next((r for r in result.ranked if model_path(folder, r).exists()), None)
     if own is not None and data != problem.name:
-        same = {"--target": problem.target_name, "--id": id_column, "--task": task}
-        same |= {"--sep": sep, "--decimal": decimal}
-        words = [word for name, value in same.items() if value for word in (name, value)]
-        words += [
-            word
-            for name in (*(ignore or ()), *([group] if group else []))
-            for word in ("--ignore", name)
-        ]
+        same = [("--data", data), ("--target", problem.target_name), ("--id", id_column)]
+        same += [("--task", task), ("--sep", sep), ("--decimal", decimal)]
+        same += [("--ignore", name) for name in (*(ignore or ()), group)]
+        words = [word for name, value in same if value for word in (name, value)]
         if dayfirst is not None:
             words.append("--dayfirst" if dayfirst else "--monthfirst")
-        command = ["train", "--data", data, *words, "--method", own.learner, "--out", "run"]
+        command = ["train", *words, "--method", own.learner, "--out", "run"]
         cli.say(f"Next: tensorswitch {shlex.join(command)}; tensorswitch predict run NEW_FILE")
     if result.failed:
         raise typer.Exit(1)
@@ -162,30 +149,20 @@ def _watching(records: list[Any]) -> Iterator[Callable[[str, int, int, str], Non
 
 def _show(result: Any) -> None:
     """Print the table with its conclusion, legend, warnings and the reasons of failures."""
-    from tensorswitch.compare._report import (
-        cells,
-        conclusion,
-        header,
-        how_measured,
-        legend,
-        reason,
-        warnings_of,
-    )
+    from tensorswitch.compare._report import conclusion, how_measured, legend, remarks, table
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    names, rows = header(result), cells(result)
+    shown = Table(box=SIMPLE_HEAD, pad_edge=False)
+    names, rows = table(result)
     if not any(row[-1] for row in rows):  # there are no notes
         names, rows = names[:-1], [row[:-1] for row in rows]
     for i, name in enumerate(names):
         side: Any = "left" if i == 0 or name == "note" else "right"
-        table.add_column(name, justify=side, no_wrap=name != "note")
+        shown.add_column(name, justify=side, no_wrap=name != "note")
     for row in rows:
-        table.add_row(*row)
-    cli.out.print(table)
-    for record in result.failed:
-        cli.say(reason(record))
-    for warning in warnings_of(result):
-        cli.say(warning)
+        shown.add_row(*row)
+    cli.out.print(shown)
+    for remark in remarks(result):
+        cli.say(remark)
     cli.out.print(conclusion(result), style="bold")
     cli.out.print(f"({how_measured(result)})")
     for name, text in legend(result).items():

@@ -52,7 +52,7 @@ def data_info(
     """Show the size and shape of a data set and the rows of each class."""
     import numpy as np
 
-    problem = cli.load(name, target, **cli.reading(sep, decimal, dayfirst))
+    problem = cli.load(name, target=target, sep=sep, decimal=decimal, dayfirst=dayfirst)
     cli.say(cli.describe(problem))
     if problem.class_names is None:
         least, middle, most = np.quantile(problem.target, [0, 0.5, 1])

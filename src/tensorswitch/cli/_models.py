@@ -46,11 +46,10 @@ def train(
     from tensorswitch.compare._report import seconds
 
     given = cli.parameters(settings)
-    options = {"id_column": id_column, "task": task, **cli.reading(sep, decimal, dayfirst)}
-    problem = cli.load(data, target, ignore or (), **options)
-    cli.say(cli.describe(problem))
-    if components and problem.is_table:
-        cli.say("  --components is not used: columns of tables are not projected")
+    columns = {"target": target, "ignore": ignore or (), "id_column": id_column}
+    form = {"sep": sep, "decimal": decimal, "dayfirst": dayfirst}
+    problem = cli.load(data, task=task, **columns, **form)
+    cli.say(cli.describe(problem, components))
     before = (folder / MODEL).exists()
     with cli.stoppable(), progress_bar(method, cli.err.is_terminal):
         _, result = run(

@@ -103,8 +103,7 @@ class Record:
 
     def mean(self, measure: str) -> float:
         """Return the mean of a measure over the splits where it is defined, or NaN."""
-        known = self._known(measure)
-        return float(np.mean(known)) if known else math.nan
+        return float(np.mean(self._known(measure) or math.nan))
 
     def _known(self, measure: str) -> list[float]:
         values = (r.metrics.get(measure) for r in self.results)
@@ -124,7 +123,7 @@ class Record:
     @property
     def seconds(self) -> float:
         """Mean time of a fit."""
-        return float(np.mean([r.fit_seconds for r in self.results])) if self.results else math.nan
+        return float(np.mean([r.fit_seconds for r in self.results] or math.nan))
 
     @property
     def summary(self) -> str:
@@ -154,7 +153,7 @@ class Comparison:
     learners : dict of str to Learner
         The learners by name.
     records : list of Record
-        One record per learner.
+        One for each learner.
     splits : list of tuple of ndarray
         Training and test rows.
     folder : Path
@@ -195,10 +194,7 @@ class Comparison:
     def run(self, watch: Watch | None = None) -> None:
         """Run what is not done, writing each record after each fold.
 
-        Parameters
-        ----------
-        watch : callable, optional
-            Called as ``watch(name, done, total, note)`` before and after every fit.
+        ``watch(name, done, total, note)`` is called before and after every fit.
         """
         make_folder(self.folder / MODELS)
         tell = watch or (lambda *_: None)
@@ -213,22 +209,16 @@ class Comparison:
     def _run(
         self, record: Record, tell: Callable[[int, int, str], None], encoded: dict[int, Parts]
     ) -> None:
-        given = self.about["settings"].get(record.learner, {})
+        name, problem, about = record.learner, self.problem, self.about
+        given = about["settings"].get(name, {}), about["seed"]
         record.failure = None
         for fold in range(len(record.results), record.folds):
+            split = self.splits[fold]
             try:
-                if fold not in encoded:
-                    components = self.about["components"]
-                    encoded[fold] = self.problem.parts(*self.splits[fold], components)
-                predictor, result = fit_learner(
-                    record.learner,
-                    self.learners[record.learner],
-                    self.problem,
-                    self.splits[fold],
-                    given,
-                    self.about["seed"],
-                    encoded[fold],
-                )
+                if fold not in encoded:  # learners share what is encoded
+                    encoded[fold] = problem.parts(*split, about["components"])
+                learner, parts = self.learners[name], encoded[fold]
+                predictor, result = fit_learner(name, learner, problem, split, parts, *given)
                 if fold == 0 and can_save(predictor.model):
                     predictor.save(model_path(self.folder, record))
             except Exception as reason:
@@ -259,7 +249,7 @@ def compare(
     Parameters
     ----------
     data : str, Path, Problem or Dataset
-        Name or path of data, or the data.
+        Name or path of data as in :func:`load_problem`, or the data.
     learners : str, iterable of str or mapping, optional
         Keys of :data:`LEARNERS`, "all", or a dictionary from names to scikit-learn estimators, in
         which None stands for a learner of the registry. Always predicting the most frequent class,
@@ -283,18 +273,12 @@ def compare(
     seed : int, default=0
         Seed of all learners.
     run : bool, default=True
-        Whether to fit what is not done, as :meth:`Comparison.run` does; otherwise nothing is
-        written.
+        Whether to fit what is not done; otherwise nothing is written until :meth:`Comparison.run`.
 
     Returns
     -------
     Comparison
         The results of all learners.
-
-    Raises
-    ------
-    ValueError
-        If a learner, a column or a parameter is unknown, or another process uses ``folder``.
 
     Examples
     --------
@@ -307,10 +291,9 @@ def compare(
     >>> found.ranked[-1].label
     'most frequent class'
     """
-    problem = data
-    if not isinstance(data, Problem):
-        is_path = isinstance(data, str | Path)
-        problem = load_problem(data) if is_path else Problem.from_dataset(data)
+    problem = load_problem(data) if isinstance(data, str | Path) else data
+    if not isinstance(problem, Problem):
+        problem = Problem.from_dataset(problem)
     splits = divided(problem, folds, repeats, group, time)
     how = f"{folds or len(splits)}-fold cross-validation"
     if time:

@@ -28,6 +28,7 @@ from tensorswitch.compare._predictor import (
     numbers_of,
 )
 from tensorswitch.compare._problem import Parts, Problem
+from tensorswitch.compare._splits import Split
 from tensorswitch.linear._calibration import Calibration
 
 MANY_FEATURES, COMPONENTS = 128, 64  # images of more pixels are projected
@@ -61,10 +62,10 @@ def fit_learner(
     name: str,
     learner: Learner,
     problem: Problem,
-    split: tuple[np.ndarray, np.ndarray],
+    split: Split,
+    parts: Parts,
     given: Mapping[str, Any],
     seed: int,
-    parts: Parts,
 ) -> tuple[Predictor, Result]:
     """Fit a learner to the training rows of a split, and measure it on the others."""
     if learner.images:
@@ -168,14 +169,13 @@ def train(
     learner : str or estimator, default="kernel-ridge"
         A key of :data:`LEARNERS`, or a scikit-learn estimator.
     folder : str or Path, optional
-        Where to write ``model.safetensors``.
+        Where to write ``model.safetensors``, for learners of this library.
     holdout : bool, default=False
         Whether to keep the model that has not seen the rows that were held out.
     settings : mapping of str to object, optional
         Parameters of the estimator.
     components : int, optional
-        Principal components of images and arrays; 0 keeps all numbers. By default 64 if there are
-        more than 128 numbers in a row.
+        Principal components, as in :func:`compare`.
     seed : int, default=0
         Seed of the learner.
 
@@ -185,13 +185,6 @@ def train(
         The fitted pipeline.
     result : Result
         Measures on the rows that were held out.
-
-    Raises
-    ------
-    ValueError
-        If the learner is unknown or does not suit the problem, or has no such parameter.
-    TypeError
-        If there is a folder and the learner cannot be saved.
 
     Examples
     --------
@@ -211,19 +204,18 @@ def train(
         )
     components = default_components(problem, components)
 
-    def fit(split: tuple[np.ndarray, np.ndarray]) -> tuple[Predictor, Result]:
+    def fit(split: Split) -> tuple[Predictor, Result]:
         parts = problem.parts(*split, components)
-        return fit_learner(name, known, problem, split, given, seed, parts)
+        return fit_learner(name, known, problem, split, parts, given, seed)
 
     if folder is not None:
         make_folder(Path(folder))
     with nullcontext() if folder is None else only_one(Path(folder)):
         predictor, result = fit(problem.split())
         if not holdout:
-            every = np.arange(len(problem))
-            whole = fit((every, every[:1]))[0]
-            whole.interval, whole.calibration = predictor.interval, predictor.calibration
-            predictor = whole
+            every, held = np.arange(len(problem)), predictor
+            predictor = fit((every, every[:1]))[0]
+            predictor.interval, predictor.calibration = held.interval, held.calibration
         if folder is not None:
             predictor.save(Path(folder) / MODEL)
     return predictor, result

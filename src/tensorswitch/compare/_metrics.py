@@ -79,10 +79,8 @@ class Predictions:
         The probability of each class, if the model has them.
     truth : ndarray of shape (rows,) or None, default=None
         The names of the right classes, or the right numbers, if they are known.
-    codes : ndarray of int of shape (rows,) or None, default=None
-        The predicted classes, as indices into ``class_names``.
-    values : ndarray of shape (rows,) or None, default=None
-        The predictions of a regression.
+    codes, values : ndarray of shape (rows,) or None, default=None
+        The predicted classes, as indices into ``class_names``, or the predictions of a regression.
     low, high : ndarray of shape (rows,) or None, default=None
         Bounds between which nine tenths of the targets lie.
 
@@ -134,19 +132,13 @@ class Predictions:
         return sorted({*self.truth} - {*self.class_names})
 
     def metrics(self) -> dict[str, Any]:
-        """Measure the predictions against the truth.
+        """Measure the predictions against the truth; classes that are not known count as errors.
 
         Returns
         -------
         dict
             ``accuracy``, ``balanced_accuracy``, ``confusion`` and, with probabilities,
-            ``log_loss``; or ``r2``, ``rmse`` and ``mae``. Rows of classes that the model does not
-            know count as errors.
-
-        Raises
-        ------
-        ValueError
-            If the truth is not known.
+            ``log_loss``; or ``r2``, ``rmse`` and ``mae``.
         """
         if self.truth is None:
             raise ValueError("the true targets are not known, so no errors can be computed")
@@ -157,8 +149,7 @@ class Predictions:
         truth = np.array([place[name] for name in self.truth], dtype=int)
         probabilities = self.probabilities
         if probabilities is not None:
-            more = np.zeros((len(truth), len(names) - probabilities.shape[1]))
-            probabilities = np.concatenate([probabilities, more], axis=1)
+            probabilities = np.pad(probabilities, ((0, 0), (0, len(self.unknown))))
         assert self.codes is not None
         return classification_metrics(truth, self.codes, probabilities, len(names))
 
@@ -186,22 +177,17 @@ class Predictions:
     def columns(self) -> dict[str, list[str]]:
         """Return the columns of the predictions by name, as text.
 
-        Returns
-        -------
-        dict of str to list of str
-            Label, its probability and that of every class; or prediction and interval.
+        They are label, its probability and that of every class; or prediction and interval.
         """
         if self.class_names is None:
             bounds = {"prediction": self.values, "low": self.low, "high": self.high}
-            return {
-                name: [repr(float(v)) for v in values]
-                for name, values in bounds.items()
-                if values is not None
-            }
-        found = {"label": self.labels.tolist()}
+            known = {name: v.astype(float) for name, v in bounds.items() if v is not None}
+            return {name: list(map(repr, v.tolist())) for name, v in known.items()}
+        columns = {}
         if self.confidence is not None and self.probabilities is not None:
-            found["probability"] = [f"{p:.6f}" for p in self.confidence]
+            columns["probability"] = self.confidence
             if len(self.class_names) <= MANY:
-                for name, column in zip(self.class_names, self.probabilities.T, strict=True):
-                    found[f"probability of {name}"] = [f"{p:.6f}" for p in column]
-        return found
+                names = [f"probability of {name}" for name in self.class_names]
+                columns |= dict(zip(names, self.probabilities.T, strict=True))
+        shares = {name: [f"{p:.6f}" for p in column] for name, column in columns.items()}
+        return {"label": self.labels.tolist(), **shares}

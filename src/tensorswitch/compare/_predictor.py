@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -126,7 +127,7 @@ class Predictor(SavedPart):
         return not self.row_shape
 
     def predict(self, rows: Any, encoded: bool = False) -> Predictions:
-        """Predict rows.
+        """Predict classes and their probabilities, or numbers and their intervals.
 
         Parameters
         ----------
@@ -134,11 +135,6 @@ class Predictor(SavedPart):
             Raw rows.
         encoded : bool, default=False
             Whether they are inputs of the model already.
-
-        Returns
-        -------
-        Predictions
-            Classes and probabilities, or numbers and intervals.
         """
         x = rows if encoded else self.encoder(rows)
         if self.class_names is not None:
@@ -154,16 +150,8 @@ class Predictor(SavedPart):
     def explain(self, rows: Any) -> Explanation:
         """Return what each column, or each pixel, contributes to the outputs of the model.
 
-        Parameters
-        ----------
-        rows : table or ndarray
-            Raw rows.
-
-        Returns
-        -------
-        Explanation
-            Contributions of shape (rows, outputs, columns) or (rows, outputs, ...) with the axes
-            of an image, which add up with the constant to the outputs.
+        Contributions of raw rows have the shape (rows, outputs, columns), or (rows, outputs, ...)
+        with the axes of an image, and add up with the constant to the outputs.
 
         Raises
         ------
@@ -208,18 +196,7 @@ class Predictor(SavedPart):
         return codes, every
 
     def save(self, path: str | Path) -> None:
-        """Write everything to one safetensors file, atomically; nothing is pickled.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file.
-
-        Raises
-        ------
-        TypeError
-            If the model is not of this library.
-        """
+        """Write everything to a safetensors file, atomically, if the model is of this library."""
         persistence.save(self, path)
 
     def state(self) -> dict[str, Any]:
@@ -245,15 +222,12 @@ def can_save(model: Any) -> bool:
 
 def numbers_of(model: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     """Return predictions, and deviations if the model has them and they fit into memory."""
-    deviations = None
+    values = deviations = None
     if "return_std" in inspect.signature(model.predict).parameters:
-        try:
+        with suppress(MemoryError):
             values, deviations = model.predict(x, return_std=True)
-            deviations = np.maximum(deviations, 1e-12)
-        except MemoryError:
-            values = model.predict(x)
-    else:
-        values = model.predict(x)
+            deviations = np.maximum(deviations, 1e-12)  # residuals are divided by them
+    values = model.predict(x) if values is None else values
     return np.asarray(values, dtype=float).reshape(len(x)), deviations
 
 
@@ -275,13 +249,6 @@ def load_predictor(path: str | Path) -> Predictor:
     -------
     Predictor
         The fitted pipeline.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If it is damaged, of another version, or not a fitted pipeline.
 
     Examples
     --------

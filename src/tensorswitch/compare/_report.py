@@ -10,6 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from tensorswitch.compare._fitting import only_class
 from tensorswitch.compare._learners import LEGEND
 from tensorswitch.compare._metrics import number
 from tensorswitch.compare._predictor import load_predictor
+from tensorswitch.compare._problem import Problem
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,40 +55,42 @@ COLOURS = {
 OTHERS = ("#1f9e89", "#c51b8a", "#636efa", "#a6761d")  # learners that are not in the registry
 
 
-def header(comparison: Comparison) -> list[str]:
-    """Return the names of the columns of :func:`cells`."""
-    if comparison.problem.class_names is None:
-        return ["learner", "R²", "RMSE", "MAE", "fit, s", "note"]
-    return ["learner", "error, %", "±", "balanced", "log-loss", "fit, s", "note"]
+def table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Return names of columns, and a row of text for each learner, the best first."""
+    names = comparison.problem.class_names
+    header = ["learner", "error, %", "±", "balanced", "log-loss", "fit, s", "note"]
+    if names is None:
+        header = ["learner", "R²", "RMSE", "MAE", "fit, s", "note"]
+    return header, [_row(record, names, len(header)) for record in comparison.ranked]
 
 
-def cells(comparison: Comparison) -> list[list[str]]:
-    """Return the table of a comparison as text, best learner first."""
-    return [_row(record, comparison.problem.class_names) for record in comparison.ranked]
-
-
-def _row(record: Record, names: Sequence[str] | None) -> list[str]:
+def _row(record: Record, names: Sequence[str] | None, columns: int) -> list[str]:
     time = seconds(record.seconds)
     if record.failure is not None or not record.results:
         state = "failed" if record.failure is not None else "not run"
-        return [record.label, state, *["–"] * (2 if names is None else 3), time, ""]
-    notes = [record.results[0].note, "" if record.baseline else only_class(record.results, names)]
+        return [record.label, state, *["–"] * (columns - 4), time, ""]
+    notes = [record.results[0].note, _always(record, names)]
     end = [time, "; ".join(note for note in notes if note)]
     if names is None:
         values = [f"{record.mean('r2'):.3f}", *(number(record.mean(m)) for m in ("rmse", "mae"))]
         return [record.label, *values, *end]
     loss, balanced = record.mean("log_loss"), 1 - record.mean("balanced_accuracy")
-    text = "–" if math.isnan(loss) else f"{loss:.3f}"
     shares = ("–" if math.isnan(e) else f"{100 * e:.2f}" for e in (record.error, record.spread))
+    text = "–" if math.isnan(loss) else f"{loss:.3f}"
     return [record.label, *shares, f"{100 * balanced:.2f}", text, *end]
 
 
-def warnings_of(comparison: Comparison) -> list[str]:
-    """Say which learners predict the same class for all rows."""
+def _always(record: Record, names: Sequence[str] | None) -> str:
+    """Say which class a learner always predicts; of a baseline that is no news."""
+    return "" if record.baseline else only_class(record.results, names)
+
+
+def remarks(comparison: Comparison) -> list[str]:
+    """Say which learners failed, and which predict the same class for all rows."""
     names = comparison.problem.class_names
-    learned = [r for r in comparison.ranked if not r.baseline]
-    said = ((record.label, only_class(record.results, names)) for record in learned)
-    return [f"warning: {label} predicts {what}, whatever the row" for label, what in said if what]
+    said = ((record.label, _always(record, names)) for record in comparison.ranked)
+    warned = (f"warning: {who} predicts {what}, whatever the row" for who, what in said if what)
+    return [*map(reason, comparison.failed), *warned]
 
 
 def seconds(value: float) -> str:
@@ -104,19 +108,14 @@ def conclusion(comparison: Comparison) -> str:
         return "No learner has a result."
     best, baseline = learned[0], next((r for r in done if r.baseline), None)
     if baseline is not None and baseline.error - best.error <= _uncertainty(best, baseline):
-        what = baseline.label.replace("most", "always the most").replace("mean", "always the mean")
-        best_is = f"{best.label} has {best.summary}"
-        return (
-            f"No learner is clearly better than predicting {what}, {baseline.summary}; {best_is}."
-        )
+        text = f"No learner is clearly better than predicting always the {baseline.label}, "
+        return f"{text}{baseline.summary}; {best.label} has {best.summary}."
     text = f"{best.label} is best: {best.summary} in {seconds(best.seconds)} s"
-    rival = next((r for r in learned[1:] if r.own != best.own), None)
-    if rival is None:
-        return text + "."
-    whose = rival.label if best.own else f"{rival.label}, the best of this library,"
-    text += f"; {whose} {rival.summary} in {seconds(rival.seconds)} s"
-    if rival.error - best.error <= _uncertainty(best, rival):
-        text += " (the difference is within the uncertainty)"
+    if rival := next((r for r in learned[1:] if r.own != best.own), None):
+        whose = rival.label if best.own else f"{rival.label}, the best of this library,"
+        text += f"; {whose} {rival.summary} in {seconds(rival.seconds)} s"
+        if rival.error - best.error <= _uncertainty(best, rival):
+            text += " (the difference is within the uncertainty)"
     return text + "."
 
 
@@ -174,58 +173,47 @@ def write_report(comparison: Comparison, path: str | Path, command: str = "") ->
         undefined=StrictUndefined,
     )
     draws = importlib.util.find_spec("matplotlib") is not None
+    header, rows = table(comparison)
     about = machine()
-    where = f"{about['machine']}, {about['threads']} of {about['cores']} cores"
+    given = {k: v for k, v in comparison.about.items() if v not in (None, {})}
     page = environment.get_template("comparison.html").render(
         title=f"Which learner is best on {comparison.problem.name}?",
         conclusion=conclusion(comparison),
         measured=how_measured(comparison),
         notes=comparison.problem.notes,
-        header=header(comparison),
-        rows=cells(comparison),
-        failures=[reason(r) for r in comparison.failed],
+        header=header,
+        rows=rows,
+        failures=map(reason, comparison.failed),
         legend=legend(comparison),
-        learners=[(r.label, r.about) for r in comparison.ranked],
-        figures=_figures(comparison) if draws else [],
+        learners=comparison.ranked,
+        figures=_figures(comparison) if draws else {},
         explained=_explained(comparison) if draws else None,
         missing="" if draws else MISSING,
         command=command,
-        settings=", ".join(
-            f"{name} {value}" for name, value in comparison.about.items() if value not in (None, {})
-        ),
-        machine=f"{datetime.date.today().isoformat()}, {where}, torch {about['torch']}, "
-        f"Python {about['python']}",
+        settings=", ".join(f"{name} {value}" for name, value in given.items()),
+        machine=f"{datetime.date.today().isoformat()}, {about['machine']}, {about['threads']} of "
+        f"{about['cores']} cores, torch {about['torch']}, Python {about['python']}",
     )
     write_text(path, page)
 
 
-def _figures(comparison: Comparison) -> list[tuple[str, Markup, str]]:
+def _figures(comparison: Comparison) -> dict[str, Any]:
     """Draw error against time, the confusion matrix and the reliability curve."""
     done = [r for r in comparison.ranked if r.complete]
+    figures: dict[str, Any] = {}
     if not done:
-        return []
-    names = comparison.problem.class_names
-    caption = (
-        "Each point is a learner, at the seconds that its fit took, on a logarithmic axis "
-        "(circles: this library; squares: others)."
-    )
-    image = for_both_schemes(lambda: draw_times(done, names is None), "error against seconds")
-    figures = [("Error against time", image, caption)]
+        return figures
+    names, best = comparison.problem.class_names, done[0]
+    draw: Callable[[], Figure] = partial(draw_times, done, names is None)
+    figures["times"] = for_both_schemes(draw, "error against seconds")
     if names is not None and len(names) <= MOST_CLASSES:
-        counts = np.sum([r.metrics["confusion"] for r in done[0].results], axis=0)
-        image = for_both_schemes(lambda: draw_confusion(counts, names), "confusion matrix")
-        caption = "Test rows by right class (down) and predicted class (across)."
-        figures.append((f"What {done[0].label} confuses", image, caption))
-    sure = [r for r in done if all("reliability" in f.metrics for f in r.results)]
-    if sure:
+        counts = np.sum([r.metrics["confusion"] for r in best.results], axis=0)
+        draw = partial(draw_confusion, counts, names)
+        figures["confusion"] = best.label, for_both_schemes(draw, "confusion matrix")
+    if sure := [r for r in done if all("reliability" in f.metrics for f in r.results)]:
         bins = np.sum([r.metrics["reliability"] for r in sure[0].results], axis=0)
-        image = for_both_schemes(lambda: draw_reliability(bins), "reliability curve")
-        caption = (
-            "Share of right rows against the probability that was predicted; on the diagonal, "
-            "probabilities mean what they say. Larger points are more rows."
-        )
-        title = f"Can the probabilities of {sure[0].label} be trusted?"
-        figures.append((title, image, caption))
+        draw = partial(draw_reliability, bins)
+        figures["reliability"] = sure[0].label, for_both_schemes(draw, "reliability curve")
     return figures
 
 
@@ -243,53 +231,34 @@ def _explained(comparison: Comparison) -> dict[str, Any] | None:
         names = [f"feature {i}" for i in range(importance.size)]
         if problem.is_table:
             names = predictor.encoder.columns
-
-        def picture(importance: np.ndarray = importance, names: list[str] = names) -> Figure:
-            if problem.is_image:
-                return draw_importance_map(importance, problem.rows.shape[1:])
-            title = "mean absolute contribution"
-            return draw_bars(names, importance.ravel(), title, 2 * BARS, 7)
-
-        return {
-            "label": record.label,
-            "importance": for_both_schemes(picture, "mean contribution of each feature"),
-            "examples": [
-                {
-                    "title": _title(example, problem.row_name(example.row)),
-                    "picture": _picture(comparison, example, names),
-                    "correct": example.correct,
-                }
-                for example in chosen
-            ],
-        }
+        title = "mean absolute contribution"
+        draw: Callable[[], Figure] = partial(draw_bars, names, importance, title, 2 * BARS, 7)
+        if problem.is_image:
+            draw = partial(draw_importance_map, importance, problem.rows.shape[1:])
+        pictures = [
+            (problem.row_name(example.row), example, _picture(problem, example, names))
+            for example in chosen
+        ]
+        importance_of_each = for_both_schemes(draw, "mean contribution of each feature")
+        return {"label": record.label, "importance": importance_of_each, "examples": pictures}
     return None
 
 
-def _title(example: Example, name: str) -> str:
-    name = name[0].upper() + name[1:]
-    sure = "" if example.confidence is None else f" ({100 * example.confidence:.0f} %)"
-    if example.against is None and example.predicted == example.target:
-        return f"{name}: {example.predicted}{sure}, right"
-    return f"{name}: predicted {example.predicted}{sure}, right is {example.target}"
-
-
-def _picture(comparison: Comparison, example: Example, names: list[str]) -> Markup:
-    rows: Any = comparison.problem.rows
-    shares = example.shares
-    if comparison.problem.is_image:
-        maps = [(f"for {example.predicted}", shares)]
+def _picture(problem: Problem, example: Example, names: list[str]) -> Markup:
+    """Draw what the columns or the pixels of a row contribute to its prediction."""
+    row: Any = problem.take(np.array([example.row]))
+    if problem.is_image:
+        maps = [(f"for {example.predicted}", example.shares)]
         if example.against is not None:
             maps.append((f"for {example.target}", example.against))
-        image = rows[example.row]
-        return for_both_schemes(lambda: draw_heat_maps(image, maps), "image and contributions")
-    if comparison.problem.is_table:
-        values = [_cell(rows[name].iloc[example.row]) for name in names]
+        return for_both_schemes(partial(draw_heat_maps, row[0], maps), "image and contributions")
+    if problem.is_table:
+        values = [_cell(row[name].iloc[0]) for name in names]
     else:
-        values = [number(v) for v in rows[example.row].ravel()]
+        values = [number(v) for v in row.ravel()]
     labels = [f"{_short(n, 18)} = {_short(v, 14)}" for n, v in zip(names, values, strict=True)]
-    return for_both_schemes(
-        lambda: draw_bars(labels, shares.ravel(), "contribution", BARS, 5), "contributions"
-    )
+    draw = partial(draw_bars, labels, example.shares, "contribution", BARS, 5)
+    return for_both_schemes(draw, "contributions")
 
 
 def _cell(value: Any) -> str:
@@ -394,6 +363,7 @@ def draw_reliability(bins: np.ndarray) -> Figure:
 
 def draw_bars(labels: list[str], values: np.ndarray, title: str, most: int, width: float) -> Figure:
     """Draw the values that are largest in size."""
+    values = values.ravel()
     order = np.argsort(-np.abs(values))[:most]
     figure, axes = _axes(width, 0.3 * len(order) + 0.9)
     places = range(len(order))

@@ -56,11 +56,6 @@ def predict_rows(
     rows : NewRows
         The rows.
 
-    Raises
-    ------
-    DataError
-        If the rows cannot be read or do not fit the model.
-
     Examples
     --------
     >>> from tensorswitch.compare import load_problem, predict_rows, train
