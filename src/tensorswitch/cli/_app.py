@@ -48,28 +48,22 @@ err = _SafeConsole(stderr=True, markup=False, highlight=False, emoji=False)
 say = partial(out.print, soft_wrap=True)  # never wraps paths
 
 
-def option(*names: str, metavar: str | None = None, help: str) -> Any:  # noqa: A002
+def option(metavar: str | None, text: str, *names: str) -> Any:
     """Return an option without its default in the help."""
-    return typer.Option(*names, metavar=metavar, help=help, show_default=False)
+    return typer.Option(*names, metavar=metavar, help=text, show_default=False)
 
 
-Data = Annotated[str, option("--data", "-d", help="Data set, or path of your own [digits].")]
-Target = Annotated[str | None, option(metavar="COLUMN", help="What to predict [label, or last].")]
-Ignore = Annotated[
-    list[str] | None, option(metavar="COLUMNS", help="Not learned from; commas between.")
-]
-Id = Annotated[str | None, option("--id", metavar="COLUMN", help="Names rows; not learned from.")]
-Task = Annotated[str | None, option(help="classification or regression [by the target].")]
-Components = Annotated[
-    int | None, option(metavar="N", help="Principal components of images; 0 for none.")
-]
-Set = Annotated[
-    list[str] | None, option("--set", metavar="NAME=VALUE", help="Parameter of the learner.")
-]
-Sep = Annotated[str | None, option(metavar="CHAR", help="Separator of columns [found].")]
-Decimal = Annotated[str | None, option(metavar="CHAR", help="Decimal mark, . or , [found].")]
+Data = Annotated[str, option(None, "Data set, or path of your own [digits].", "--data", "-d")]
+Target = Annotated[str | None, option("COLUMN", "What to predict [label, or last].")]
+Ignore = Annotated[list[str] | None, option("COLUMNS", "Not learned from; commas between.")]
+Id = Annotated[str | None, option("COLUMN", "Names rows; not learned from.", "--id")]
+Task = Annotated[str | None, option(None, "classification or regression [by the target].")]
+Components = Annotated[int | None, option("N", "Principal components of images; 0 for none.")]
+Set = Annotated[list[str] | None, option("NAME=VALUE", "Parameter of the learner.", "--set")]
+Sep = Annotated[str | None, option("CHAR", "Separator of columns [found].")]
+Decimal = Annotated[str | None, option("CHAR", "Decimal mark, . or , [found].")]
 DayFirst = Annotated[
-    bool | None, option("--dayfirst/--monthfirst", help="Order in 3/4/2024 [found].")
+    bool | None, option(None, "Order in 3/4/2024 [found].", "--dayfirst/--monthfirst")
 ]
 
 

@@ -25,25 +25,21 @@ def compare(
     ignore: cli.Ignore = None,
     id_column: cli.Id = None,
     task: cli.Task = None,
-    methods: Annotated[
-        str | None, cli.option(metavar="NAMES", help="all, or some with commas [a few].")
-    ] = None,
+    methods: Annotated[str | None, cli.option("NAMES", "all, or some with commas [a few].")] = None,
     settings: Annotated[
         list[str] | None,
-        cli.option("--set", metavar="LEARNER.NAME=VALUE", help="Parameter of a learner."),
+        cli.option("LEARNER.NAME=VALUE", "Parameter of a learner.", "--set"),
     ] = None,
-    folds: Annotated[int | None, cli.option(metavar="N", help="Cross-validate in N folds.")] = None,
-    repeats: Annotated[int, cli.option(metavar="N", help="Draw the folds N times.")] = 1,
-    group: Annotated[
-        str | None, cli.option(metavar="COLUMN", help="Keeps its values within one fold.")
-    ] = None,
+    folds: Annotated[int | None, cli.option("N", "Cross-validate in N folds.")] = None,
+    repeats: Annotated[int, cli.option("N", "Draw the folds N times.")] = 1,
+    group: Annotated[str | None, cli.option("COLUMN", "Keeps its values within one fold.")] = None,
     time_column: Annotated[
-        str | None, cli.option("--time", metavar="COLUMN", help="Tests on later rows.")
+        str | None, cli.option("COLUMN", "Tests on later rows.", "--time")
     ] = None,
     components: cli.Components = None,
-    seed: Annotated[int, cli.option(metavar="N", help="Seed of all learners.")] = 0,
+    seed: Annotated[int, cli.option("N", "Seed of all learners.")] = 0,
     folder: Annotated[
-        Path | None, cli.option("--out", "-o", help="Folder; what is done there is kept.")
+        Path | None, cli.option(None, "Folder; what is done there is kept.", "--out", "-o")
     ] = None,
     sep: cli.Sep = None,
     decimal: cli.Decimal = None,
@@ -116,12 +112,8 @@ def _watching(records: list[Any]) -> Iterator[Callable[[str, int, int, str], Non
 
     left = [r for r in records if not r.complete]
     start = time.monotonic()
-    columns = [
-        TextColumn("{task.description:18}"),
-        BarColumn(20),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-    ]
+    columns = [TextColumn("{task.description:18}"), BarColumn(20)]
+    columns += [TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
     labels = {r.learner: r.label for r in records}
     work = {r.learner: 0.0 for r in left}
     with Progress(*columns, console=cli.err, disable=not left) as bars:

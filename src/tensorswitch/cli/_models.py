@@ -22,14 +22,14 @@ def train(
     id_column: cli.Id = None,
     task: cli.Task = None,
     method: Annotated[
-        str, cli.option(metavar="LEARNER", help="One of those of compare [kernel-ridge].")
+        str, cli.option("LEARNER", "One of those of compare [kernel-ridge].")
     ] = "kernel-ridge",
     settings: cli.Set = None,
     holdout: Annotated[
         bool, typer.Option("--holdout", help="Do not fit again to the rows tested on.")
     ] = False,
     components: cli.Components = None,
-    folder: Annotated[Path, cli.option("--out", "-o", help="Folder of the model [run].")] = Path(
+    folder: Annotated[Path, cli.option(None, "Folder of the model [run].", "--out", "-o")] = Path(
         "run"
     ),
     sep: cli.Sep = None,
@@ -85,7 +85,7 @@ def predict(
     model: Model,
     data: Rows,
     target: Annotated[
-        Path | None, cli.option("--out", "-o", help="CSV file for the predictions.")
+        Path | None, cli.option(None, "CSV file for the predictions.", "--out", "-o")
     ] = None,
     id_column: cli.Id = None,
     sep: cli.Sep = None,

@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,11 +47,11 @@ class Result:
 
 def default_components(problem: Problem, components: int | None) -> int | None:
     """Return how many principal components rows are projected on; given as 0, none."""
-    if problem.is_table:
-        return None  # columns are not projected
+    if problem.is_table:  # columns are not projected
+        return None
+    if components:
+        check_positive(components=components)
     if components is not None:
-        if components:
-            check_positive(components=components)
         return components or None
     rows = len(problem.splits()[0][0])
     many = math.prod(np.shape(problem.rows)[1:]) > MANY_FEATURES
@@ -85,14 +85,15 @@ def fit_learner(
         if found := _search(learner, model, x, y, given):
             notes.insert(0, ", ".join(f"{k} {v:g}" for k, v in found.items()))
         model.fit(x, y)
-    result = Result({}, time.perf_counter() - start, 0.0, "; ".join(notes))
+    seconds = time.perf_counter() - start
     about: dict[str, Any] = {"target_written": problem.target_written}
     if isinstance(problem.rows, np.ndarray):
         about |= {"row_shape": problem.rows.shape[1:], "row_type": str(problem.rows.dtype)}
     columns = problem.target_name, problem.id_name
     predictor = Predictor(model, parts.encoder, name, problem.class_names, *columns, **about)
-    _measure(predictor, result, parts)
-    return predictor, result
+    metrics, predict_seconds, remark = _measure(predictor, parts.test, parts.test_target)
+    note = "; ".join([*notes, *([remark] if remark else [])])
+    return predictor, Result(metrics, seconds, predict_seconds, note)
 
 
 def _search(
@@ -114,28 +115,26 @@ def _search(
     return found
 
 
-def _measure(predictor: Predictor, result: Result, parts: Parts) -> None:
-    """Measure a model on test rows, and learn from them how far off it is."""
-    truth, test = parts.test_target, parts.test
+def _measure(
+    predictor: Predictor, test: np.ndarray, truth: np.ndarray
+) -> tuple[dict[str, Any], float, str]:
+    """Return measures on test rows, seconds and a remark, and learn how far off the model is."""
     start = time.perf_counter()
     if predictor.class_names is None:
         values, deviations = numbers_of(predictor.model, test)
-        result.metrics = regression_metrics(truth, values)
         predictor.interval = Interval.fit(truth - values, deviations)
-        result.predict_seconds = time.perf_counter() - start
-        return
+        return regression_metrics(truth, values), time.perf_counter() - start, ""
     found, classes = predictor.predict(test, encoded=True), len(predictor.class_names)
-    assert found.codes is not None
-    result.predict_seconds = time.perf_counter() - start
-    result.metrics = classification_metrics(truth, found.codes, found.probabilities, classes)
-    notes = [result.note] if result.note else []
+    seconds, remark = time.perf_counter() - start, ""
     if found.probabilities is None and hasattr(predictor.model, "decision_function"):
         if len(np.unique(truth)) == classes == len(predictor.model.classes_):
             outputs = decisions(predictor.model, test)
             predictor.calibration = Calibration.fit(outputs, truth, np.ones(len(truth)))
         else:
-            notes.append("no probabilities, as some classes are not among the test rows")
-    result.note = "; ".join(notes)
+            remark = "no probabilities, as some classes are not among the test rows"
+    assert found.codes is not None
+    metrics = classification_metrics(truth, found.codes, found.probabilities, classes)
+    return metrics, seconds, remark
 
 
 def only_class(results: Sequence[Result], names: Sequence[str] | None) -> str:
@@ -208,9 +207,11 @@ def train(
         parts = problem.parts(*split, components)
         return fit_learner(name, known, problem, split, parts, given, seed)
 
+    lock: AbstractContextManager[None] = nullcontext()
     if folder is not None:
         make_folder(Path(folder))
-    with nullcontext() if folder is None else only_one(Path(folder)):
+        lock = only_one(Path(folder))
+    with lock:
         predictor, result = fit(problem.split())
         if not holdout:
             every, held = np.arange(len(problem)), predictor

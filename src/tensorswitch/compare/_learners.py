@@ -50,10 +50,8 @@ class Learner:
 
     Parameters
     ----------
-    label : str
-        Name in tables.
-    about : str
-        A line of explanation.
+    label, about : str
+        Name in tables, and a line of explanation.
     make : callable
         Takes the task, the number of training rows, whether they are images, and a seed, as one
         named tuple, and returns an estimator or a pipeline with defaults that suit them.
@@ -127,8 +125,7 @@ def _of_task(name: str, setting: Setting, **parameters: Any) -> Any:
 
 
 def _own(label: str, about: str, name: str, **options: Any) -> Learner:
-    tasks = TASKS[:1] if options.get("images") else TASKS
-    return Learner(label, about, partial(_of_task, name), own=True, tasks=tasks, **options)
+    return Learner(label, about, partial(_of_task, name), own=True, default=True, **options)
 
 
 def _network(label: str, kind: str, about: str) -> Learner:
@@ -138,15 +135,11 @@ def _network(label: str, kind: str, about: str) -> Learner:
         NetworkLearner(nn.Linear(1, 1))  # imports torch's compiler, a second that is not learning
         width = 64 if setting.rows < SMALL else 256
         # The readout of an uncompressed network has width^depth · inputs weights.
-        depth = 1 if kind == "ts-ibp" and width**2 > MOST_COPIES else 2
-        return _of_task(
-            "TSMLP",
-            setting,
-            hidden_layer_sizes=(width,) * depth,
-            kind=kind,
-            max_iter=int(np.clip(STEPS // setting.rows, 20, 200)),
-            standardize=not setting.is_image,  # rare pixels are not amplified
-        )
+        layers = (width,) * (1 if kind == "ts-ibp" and width**2 > MOST_COPIES else 2)
+        epochs = int(np.clip(STEPS // setting.rows, 20, 200))
+        given: Any = {"hidden_layer_sizes": layers, "kind": kind, "max_iter": epochs}
+        # Rare pixels are not amplified.
+        return _of_task("TSMLP", setting, **given, standardize=not setting.is_image)
 
     return Learner(label, about, make, own=True)
 
@@ -204,9 +197,9 @@ LEARNERS: dict[str, Learner] = {
     "linear": Learner("linear model", _cv, _linear, default=True),
     "forest": Learner("random forest", f"forest {_usual}", _forest, default=True),
     "boosting": Learner("boosting", f"gradient boosting {_usual}", _boosting, default=True),
-    "kernel-ridge": _own("TS kernel ridge", _kernels, "TSKernelRidge", default=True),
-    "rr": _own("TS ridge", _copies, "TSRidge", default=True),
-    "conv-rr": _own("TS convolution", _patches, "TSConvRidge", images=True, default=True),
+    "kernel-ridge": _own("TS kernel ridge", _kernels, "TSKernelRidge"),
+    "rr": _own("TS ridge", _copies, "TSRidge"),
+    "conv-rr": _own("TS convolution", _patches, "TSConvRidge", images=True, tasks=TASKS[:1]),
     "ss": _network("MLP SS", "ss", "a ReLU network"),
     "ts-lrc": _network("MLP TS LRC", "ts-lrc", "a TS network with fixed gates"),
     "ts-ibp-lrc": _network("MLP TS IBP-LRC", "ts-ibp-lrc", "a TS network with learned gates"),

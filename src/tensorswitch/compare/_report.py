@@ -22,7 +22,7 @@ from tensorswitch._files import write_text
 from tensorswitch.compare._comparison import Comparison, Record, machine, model_path
 from tensorswitch.compare._explain import Example, examples
 from tensorswitch.compare._fitting import only_class
-from tensorswitch.compare._learners import LEGEND
+from tensorswitch.compare._learners import BASELINES, LEARNERS, LEGEND
 from tensorswitch.compare._metrics import number
 from tensorswitch.compare._predictor import load_predictor
 from tensorswitch.compare._problem import Problem
@@ -35,23 +35,12 @@ BARS = 8  # features of an explanation that are shown
 MISSING = "Drawing figures needs matplotlib; install it with: pip install 'tensorswitch[plots]'"
 # The first four are of a palette that is safe for common kinds of colour blindness (Okabe and Ito).
 BLUE, ORANGE, PURPLE, GREY = "#0072b2", "#d55e00", "#cc79a7", "#666666"
-COLOURS = {
-    "ss": GREY,
-    "ss+ts": "#b0305f",
-    "ts-lrc": BLUE,
-    "ts-ibp-lrc": ORANGE,
-    "ts-ibp": "#009e73",
-    "linear": "#56b4e9",
-    "forest": "#e69f00",
-    "boosting": PURPLE,
-    "svm": "#a65628",
-    "mlp": "#999999",
-    "rr": "#e41a1c",
-    "kernel-ridge": "#8a4fff",
-    "svm-ss": "#7d8fd6",
-    "svm-ts": "#117733",
-    "conv-rr": "#ff7f00",
-}
+# Of all learners that learn, in the order of the registry.
+PALETTE = (
+    f"#56b4e9 #e69f00 {PURPLE} #8a4fff #e41a1c #ff7f00 {GREY} {BLUE} {ORANGE} #009e73 #b0305f "
+    "#a65628 #7d8fd6 #117733 #999999"
+).split()
+COLOURS = dict(zip([n for n in LEARNERS if n not in BASELINES], PALETTE, strict=True))
 OTHERS = ("#1f9e89", "#c51b8a", "#636efa", "#a6761d")  # learners that are not in the registry
 
 
@@ -308,17 +297,12 @@ def draw_times(records: list[Record], numbers: bool) -> Figure:
     """Draw the error of each learner against the time of its fit."""
     figure, axes = _axes(5.6, 5)
     factor, others = 1.0 if numbers else 100.0, iter(OTHERS * len(records))
-    for record in (r for r in records if np.isfinite(r.error) and not r.baseline):
-        axes.plot(
-            max(record.seconds, 1e-3),
-            factor * record.error,
-            "o" if record.own else "s",
-            color=COLOURS.get(record.learner) or next(others),
-            markersize=8,
-            label=record.label,
-            linestyle="none",
-        )
-    if errors := [factor * r.error for r in records if np.isfinite(r.error) and not r.baseline]:
+    shown = [r for r in records if np.isfinite(r.error) and not r.baseline]
+    for record in shown:
+        x, y, marker = max(record.seconds, 1e-3), factor * record.error, "o" if record.own else "s"
+        colour = COLOURS.get(record.learner) or next(others)
+        axes.plot(x, y, marker, color=colour, markersize=8, label=record.label, linestyle="none")
+    if errors := [factor * r.error for r in shown]:
         top = max(min(max(errors), 4 * float(np.median(errors)) + 1e-9), 1.2 * min(errors) + 1e-9)
         axes.set_ylim(-0.04 * top, 1.15 * top)  # a learner without errors is visible, too
     axes.set(xscale="log", xlabel="seconds")
