@@ -10,7 +10,7 @@ from rich.table import Table
 
 from tensorswitch.cli import _app as cli
 
-MODEL = "model.safetensors"
+RUN, MODEL = Path("run"), "model.safetensors"
 MOST_CLASSES = 20  # of a confusion matrix in the terminal
 
 
@@ -29,9 +29,7 @@ def train(
         bool, typer.Option("--holdout", help="Do not fit again to the rows tested on.")
     ] = False,
     components: cli.Components = None,
-    folder: Annotated[Path, cli.option(None, "Folder of the model [run].", "--out", "-o")] = Path(
-        "run"
-    ),
+    folder: Annotated[Path, cli.option(None, "Folder of the model [run].", "--out", "-o")] = RUN,
     sep: cli.Sep = None,
     decimal: cli.Decimal = None,
     dayfirst: cli.DayFirst = None,

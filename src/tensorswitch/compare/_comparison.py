@@ -300,10 +300,10 @@ def compare(
         how = f"{len(splits)} folds, each tested on rows that are later in {time!r}"
     elif group:
         how += f" with no value of {group!r} on both sides"
-        frame: Any = problem.rows
-        if group in frame.columns:
-            rows = frame.drop(columns=[group])
-            problem = replace(problem, rows=rows, ignored=(*problem.ignored, group))
+        rows: Any = problem.rows
+        if group in rows:
+            rows, ignored = rows.drop(columns=[group]), (*problem.ignored, group)
+            problem = replace(problem, rows=rows, ignored=ignored)
     elif repeats > 1:
         how = f"{repeats} times {folds or FOLDS}-fold cross-validation"
     folder = Path(f"compare-{problem.name}" if folder is None else folder)

@@ -17,19 +17,9 @@ from sklearn.model_selection import GridSearchCV, ShuffleSplit, StratifiedShuffl
 from tensorswitch._checks import check_positive, check_seed
 from tensorswitch._files import make_folder, only_one
 from tensorswitch.compare._learners import LEARNERS, Learner, build, innermost, named
-from tensorswitch.compare._metrics import classification_metrics, regression_metrics
-from tensorswitch.compare._predictor import (
-    MODEL,
-    Interval,
-    Predictor,
-    RawImages,
-    can_save,
-    decisions,
-    numbers_of,
-)
+from tensorswitch.compare._predictor import MODEL, Predictor, RawImages, can_save, measure
 from tensorswitch.compare._problem import Parts, Problem
 from tensorswitch.compare._splits import Split
-from tensorswitch.linear._calibration import Calibration
 
 MANY_FEATURES, COMPONENTS = 128, 64  # images of more pixels are projected
 VALIDATION, FEWEST, MOST = 0.2, 50, 5_000  # share of the rows for a search, and for how many
@@ -91,7 +81,7 @@ def fit_learner(
         about |= {"row_shape": problem.rows.shape[1:], "row_type": str(problem.rows.dtype)}
     columns = problem.target_name, problem.id_name
     predictor = Predictor(model, parts.encoder, name, problem.class_names, *columns, **about)
-    metrics, predict_seconds, remark = _measure(predictor, parts.test, parts.test_target)
+    metrics, predict_seconds, remark = measure(predictor, parts.test, parts.test_target)
     note = "; ".join([*notes, *([remark] if remark else [])])
     return predictor, Result(metrics, seconds, predict_seconds, note)
 
@@ -113,28 +103,6 @@ def _search(
     found = {name.removeprefix(prefix): value for name, value in search.best_params_.items()}
     innermost(model).set_params(**found)
     return found
-
-
-def _measure(
-    predictor: Predictor, test: np.ndarray, truth: np.ndarray
-) -> tuple[dict[str, Any], float, str]:
-    """Return measures on test rows, seconds and a remark, and learn how far off the model is."""
-    start = time.perf_counter()
-    if predictor.class_names is None:
-        values, deviations = numbers_of(predictor.model, test)
-        predictor.interval = Interval.fit(truth - values, deviations)
-        return regression_metrics(truth, values), time.perf_counter() - start, ""
-    found, classes = predictor.predict(test, encoded=True), len(predictor.class_names)
-    seconds, remark = time.perf_counter() - start, ""
-    if found.probabilities is None and hasattr(predictor.model, "decision_function"):
-        if len(np.unique(truth)) == classes == len(predictor.model.classes_):
-            outputs = decisions(predictor.model, test)
-            predictor.calibration = Calibration.fit(outputs, truth, np.ones(len(truth)))
-        else:
-            remark = "no probabilities, as some classes are not among the test rows"
-    assert found.codes is not None
-    metrics = classification_metrics(truth, found.codes, found.probabilities, classes)
-    return metrics, seconds, remark
 
 
 def only_class(results: Sequence[Result], names: Sequence[str] | None) -> str:

@@ -55,14 +55,11 @@ class Learner:
     make : callable
         Takes the task, the number of training rows, whether they are images, and a seed, as one
         named tuple, and returns an estimator or a pipeline with defaults that suit them.
-    own : bool, default=False
-        Whether it is of this library.
+    own, default, images : bool, default=False
+        Whether it is of this library, whether it is compared if no learners are named, and whether
+        it takes images of shape (rows, height, width, channels) instead of rows of numbers.
     tasks : tuple of str, default=("classification", "regression")
         What it can predict.
-    default : bool, default=False
-        Whether a comparison has it if no learners are named.
-    images : bool, default=False
-        Whether it takes images of shape (rows, height, width, channels) instead of rows of numbers.
     most_rows : int or None, default=None
         How many rows it learns from at most.
     search : mapping of str to tuple, default={}

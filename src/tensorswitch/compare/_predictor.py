@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from tensorswitch import persistence
-from tensorswitch.compare._metrics import Predictions
+from tensorswitch.compare._metrics import Predictions, classification_metrics, regression_metrics
 from tensorswitch.explain import Explanation, explain
 from tensorswitch.linear._calibration import Calibration
 from tensorswitch.persistence import SavedPart, saved_as
@@ -91,10 +92,8 @@ class Predictor(SavedPart):
         Names of the classes; None for a regression.
     target_name, id_name : str, default=""
         Columns of a table.
-    interval : Interval or None, default=None
-        For the intervals of a regression.
-    calibration : Calibration or None, default=None
-        Probabilities from outputs, for classifiers without.
+    interval, calibration : Interval or Calibration, or None, default=None
+        For the intervals of a regression, and the probabilities of classifiers without.
     row_shape, row_type : tuple of int and str
         Shape and type of a row of an array, before it is encoded; () for tables.
     target_written : str, default=""
@@ -207,7 +206,7 @@ class Predictor(SavedPart):
     def from_state(cls, state: dict[str, Any]) -> Self:
         """Return the predictor of a state."""
         first, *rest = state["model"]
-        return cls(**{**state, "model": make_pipeline(first, *rest) if rest else first})
+        return cls(**state | {"model": make_pipeline(first, *rest) if rest else first})
 
 
 def steps(model: Any) -> list[Any]:
@@ -233,8 +232,29 @@ def numbers_of(model: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray | None
 
 def decisions(model: Any, x: np.ndarray) -> np.ndarray:
     """Return the decision function with a column per class, one column for two classes."""
-    outputs = np.asarray(model.decision_function(x), dtype=float)
-    return outputs[:, None] if outputs.ndim == 1 else outputs
+    return np.asarray(model.decision_function(x), dtype=float).reshape(len(x), -1)
+
+
+def measure(
+    predictor: Predictor, test: np.ndarray, truth: np.ndarray
+) -> tuple[dict[str, Any], float, str]:
+    """Return measures on test rows, seconds and a remark, and learn how far off the model is."""
+    start = time.perf_counter()
+    if predictor.class_names is None:
+        values, deviations = numbers_of(predictor.model, test)
+        predictor.interval = Interval.fit(truth - values, deviations)
+        return regression_metrics(truth, values), time.perf_counter() - start, ""
+    found, classes = predictor.predict(test, encoded=True), len(predictor.class_names)
+    seconds, remark = time.perf_counter() - start, ""
+    if found.probabilities is None and hasattr(predictor.model, "decision_function"):
+        if len(np.unique(truth)) == classes == len(predictor.model.classes_):
+            outputs = decisions(predictor.model, test)
+            predictor.calibration = Calibration.fit(outputs, truth, np.ones(len(truth)))
+        else:
+            remark = "no probabilities, as some classes are not among the test rows"
+    assert found.codes is not None
+    metrics = classification_metrics(truth, found.codes, found.probabilities, classes)
+    return metrics, seconds, remark
 
 
 def load_predictor(path: str | Path) -> Predictor:

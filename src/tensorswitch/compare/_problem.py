@@ -9,19 +9,19 @@ from difflib import get_close_matches
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from pandas import DataFrame, Series
+from pandas.util import hash_pandas_object
 
 from tensorswitch.compare._splits import Split, divided
 from tensorswitch.datasets import NAMES, DataError, Dataset, Preparation, load
 from tensorswitch.datasets._arrays import held_out, load_arrays
 from tensorswitch.datasets._pictures import labelled_pictures
-
-if TYPE_CHECKING:  # pandas is imported where there is a table
-    from pandas import DataFrame, Series
-
-    from tensorswitch.tables import TableEncoder
+from tensorswitch.tables import TableEncoder, clean, read_table
+from tensorswitch.tables._clean import number_name
+from tensorswitch.tables._read import is_table
 
 TARGETS = ("label", "labels", "class", "target", "y")  # names of targets, unless one is given
 FEWEST = 10  # rows of which some are held out
@@ -60,14 +60,12 @@ class Problem:
         Columns of the target, and of what identifies rows.
     given_test : ndarray of int, or None, default=None
         Which rows are for testing, if the data say so.
-    ignored : tuple of str, default=()
-        Columns of a table that are not learned from.
-    notes : tuple of str, default=()
-        What was decided, for the user.
-    target_written : str, default=""
-        How the target of a table is written, as in :class:`tensorswitch.tables.TableEncoder`.
+    ignored, notes : tuple of str, default=()
+        Columns of a table that are not learned from, and what was decided, for the user.
     row_names : tuple of str, or None, default=None
         What rows are called: their identifiers, or their numbers in the file.
+    target_written : str, default=""
+        How the target of a table is written, as in :class:`tensorswitch.tables.TableEncoder`.
     written : dict of str to str
         How the columns of a table are written.
     """
@@ -127,8 +125,6 @@ class Problem:
         if isinstance(self.rows, np.ndarray):
             about, content = self.rows.shape, np.ascontiguousarray(self.rows)
         else:
-            from pandas.util import hash_pandas_object
-
             about = tuple((name, self.rows[name].dtype.kind) for name in self.rows)
             content = hash_pandas_object(self.rows, index=False).to_numpy()
         digest = blake2b(repr((about, self.class_names)).encode(), digest_size=8)
@@ -165,8 +161,6 @@ class Problem:
         if isinstance(self.rows, np.ndarray):
             encoder = Preparation.fit(self.take(train), components)
         else:
-            from tensorswitch.tables import TableEncoder
-
             encoder = TableEncoder(written=self.written).fit(self.take(train))
             encoder.left_out.update(dict.fromkeys(self.ignored, "is ignored"))
         x, x_test = encoder(self.take(train)), encoder(self.take(test))
@@ -191,15 +185,9 @@ class Problem:
             x, _, x_test, _, encoder = self.parts(train, test)
         else:
             x, x_test = self.take(train), self.take(test)
-        return Dataset(
-            self.name,
-            *(x, self.target[train], x_test, self.target[test]),
-            self.class_names,
-            encoder,
-            self.target_name,
-            self.id_name,
-            self.target_written,
-        )
+        rows = x, self.target[train], x_test, self.target[test]
+        columns = self.target_name, self.id_name, self.target_written
+        return Dataset(self.name, *rows, self.class_names, encoder, *columns)
 
 
 def load_problem(
@@ -282,16 +270,12 @@ def _picture_problem(path: Path) -> Problem:
         raise DataError(f"{path}: all pictures are of class {names[0]}; two classes are required")
     if test is None:
         _check_rows(path, len(codes), "pictures")
-    about: dict[str, Any] = {"given_test": test, "notes": tuple(notes)}
-    target, classes = codes.astype(np.int64), tuple(map(str, names))
-    return Problem(path.resolve().name, pictures.images, target, classes, **about)
+    found = path.resolve().name, pictures.images, codes.astype(np.int64), tuple(map(str, names))
+    return Problem(*found, given_test=test, notes=tuple(notes))
 
 
 def _table_problem(path: Path, asked: Mapping[str, Any]) -> Problem:
     """Read a table and decide what is to be learned from it, from the options that are given."""
-    from tensorswitch.tables import TableEncoder, clean, read_table
-    from tensorswitch.tables._read import is_table
-
     if not is_table(path):
         raise DataError(
             f"{path} has an unknown format; supported are tables (.csv, .tsv, .parquet, .arrow), "
@@ -341,19 +325,11 @@ def _table_problem(path: Path, asked: Mapping[str, Any]) -> Problem:
     _check_rows(path, len(codes), "rows")
     # Rows have their identifiers, or their numbers from 0 as in predictions.
     ids = np.flatnonzero(known) if id_column is None else raw[id_column][known]
-    return Problem(
-        path.name.split(".")[0] or path.name,
-        features,
-        codes,
-        class_names,
-        target,
-        id_column or "",
-        ignored=tuple(n for n in map(str, raw) if n != target and n not in features),
-        notes=tuple(notes),
-        target_written=how,
-        row_names=tuple(map(str, ids)),
-        written=written,
-    )
+    ignored = tuple(n for n in map(str, raw) if n != target and n not in features)
+    about: dict[str, Any] = {"ignored": ignored, "notes": tuple(notes), "target_written": how}
+    about |= {"row_names": tuple(map(str, ids)), "written": written}
+    name = path.name.split(".")[0] or path.name
+    return Problem(name, features, codes, class_names, target, id_column or "", **about)
 
 
 def true_target(
@@ -363,9 +339,6 @@ def true_target(
 
     A class that is written 1.0 is called "1" if that is known.
     """
-    from tensorswitch.tables import clean
-    from tensorswitch.tables._clean import number_name
-
     cells = column.rename("cell").to_frame()
     how = written if written.startswith("number") else "number"
     numbers = clean(cells, written={"cell": how})[0]["cell"]
@@ -437,21 +410,18 @@ def _decide(
     path: Path, name: str, values: np.ndarray, written: str, task: str | None
 ) -> tuple[np.ndarray, tuple[str, ...] | None, str]:
     """Return codes or numbers, the names of the classes, and the decision in words."""
-    from tensorswitch.tables._clean import number_name
-
+    subject = f"{path}: the target {name!r}"
     if values.dtype.kind == "M":
-        raise DataError(f"{path}: the target {name!r} is a date, which cannot be predicted")
+        raise DataError(f"{subject} is a date, which cannot be predicted")
     words = written == "words"
     distinct, codes = np.unique(values.astype(str) if words else values, return_inverse=True)
     names = tuple(map(str if words else number_name, distinct.tolist()))
     if len(names) < 2:
-        raise DataError(
-            f"{path}: the target {name!r} is {names[0]} in every row; there is nothing to learn"
-        )
+        raise DataError(f"{subject} is {names[0]} in every row; there is nothing to learn")
     if words and task == "regression":
         raise DataError(
-            f"{path}: the target {name!r} contains text such as {names[0]!r}, so it cannot be "
-            "the target of a regression"
+            f"{subject} contains text such as {names[0]!r}, so it cannot be the target of a "
+            "regression"
         )
     classes = words or task == "classification"
     if not words and task is None:  # many values in few rows are quantities
@@ -464,8 +434,8 @@ def _decide(
         kind = f"words, such as {names[0]!r}," if words else "numbers"
         hint = "; if they are meant to be numbers, write them without units" if words else ""
         raise DataError(
-            f"{path}: the target {name!r} has {len(names)} different {kind} in {len(values)} rows, "
-            f"which are too many classes to learn{hint}"
+            f"{subject} has {len(names)} different {kind} in {len(values)} rows, which are too "
+            f"many classes to learn{hint}"
         )
     why = "classes"
     if words:

@@ -9,7 +9,6 @@ import io
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,10 +62,13 @@ def _row(record: Record, names: Sequence[str] | None, columns: int) -> list[str]
     if names is None:
         values = [f"{record.mean('r2'):.3f}", *(number(record.mean(m)) for m in ("rmse", "mae"))]
         return [record.label, *values, *end]
-    loss, balanced = record.mean("log_loss"), 1 - record.mean("balanced_accuracy")
-    shares = ("–" if math.isnan(e) else f"{100 * e:.2f}" for e in (record.error, record.spread))
-    text = "–" if math.isnan(loss) else f"{loss:.3f}"
-    return [record.label, *shares, f"{100 * balanced:.2f}", text, *end]
+    shares = (record.error, record.spread, 1 - record.mean("balanced_accuracy"))
+    loss = _or_dash(record.mean("log_loss"), 3)
+    return [record.label, *(_or_dash(100 * share, 2) for share in shares), loss, *end]
+
+
+def _or_dash(value: float, digits: int) -> str:
+    return "–" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def _always(record: Record, names: Sequence[str] | None) -> str:
@@ -84,9 +86,7 @@ def remarks(comparison: Comparison) -> list[str]:
 
 def seconds(value: float) -> str:
     """Return a time in seconds with two significant digits."""
-    if math.isnan(value):
-        return "–"
-    return f"{value:.2f}" if value < 0.995 else f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
+    return _or_dash(value, 2 if value < 0.995 else 1 if value < 9.95 else 0)
 
 
 def conclusion(comparison: Comparison) -> str:
@@ -96,20 +96,22 @@ def conclusion(comparison: Comparison) -> str:
     if not learned:
         return "No learner has a result."
     best, baseline = learned[0], next((r for r in done if r.baseline), None)
-    if baseline is not None and baseline.error - best.error <= _uncertainty(best, baseline):
+    if baseline is not None and _tied(best, baseline):
         text = f"No learner is clearly better than predicting always the {baseline.label}, "
         return f"{text}{baseline.summary}; {best.label} has {best.summary}."
     text = f"{best.label} is best: {best.summary} in {seconds(best.seconds)} s"
     if rival := next((r for r in learned[1:] if r.own != best.own), None):
         whose = rival.label if best.own else f"{rival.label}, the best of this library,"
         text += f"; {whose} {rival.summary} in {seconds(rival.seconds)} s"
-        if rival.error - best.error <= _uncertainty(best, rival):
+        if _tied(best, rival):
             text += " (the difference is within the uncertainty)"
     return text + "."
 
 
-def _uncertainty(*records: Record) -> float:
-    return math.hypot(*(0.0 if math.isnan(r.spread) else r.spread for r in records))
+def _tied(best: Record, other: Record) -> bool:
+    """Return whether errors differ by no more than their standard error, if that is known."""
+    spread = math.hypot(*np.nan_to_num([best.spread, other.spread]))
+    return other.error - best.error <= spread
 
 
 def how_measured(comparison: Comparison) -> str:
@@ -154,24 +156,18 @@ def write_report(comparison: Comparison, path: str | Path, command: str = "") ->
     ...     "is best" in Path(folder, "report.html").read_text(encoding="utf-8")
     True
     """
-    environment = Environment(
-        loader=PackageLoader("tensorswitch.compare"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
+    blocks: Any = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
+    loader = PackageLoader("tensorswitch.compare")
+    template = Environment(loader=loader, autoescape=True, **blocks).get_template("comparison.html")
     draws = importlib.util.find_spec("matplotlib") is not None
-    header, rows = table(comparison)
     about = machine()
     given = {k: v for k, v in comparison.about.items() if v not in (None, {})}
-    page = environment.get_template("comparison.html").render(
+    page = template.render(
         title=f"Which learner is best on {comparison.problem.name}?",
         conclusion=conclusion(comparison),
         measured=how_measured(comparison),
         notes=comparison.problem.notes,
-        header=header,
-        rows=rows,
+        table=table(comparison),
         failures=map(reason, comparison.failed),
         legend=legend(comparison),
         learners=comparison.ranked,
@@ -255,25 +251,19 @@ def _cell(value: Any) -> str:
     return "?" if text in ("nan", "NaT", "None", "<NA>") else text
 
 
-def look(dark: bool) -> AbstractContextManager[None]:
-    """Return the matplotlib settings of all figures, for light or dark pages."""
-    import matplotlib as mpl
-
-    plain: Any = {"axes.spines.top": False, "axes.spines.right": False}
-    plain |= {"axes.grid": True, "grid.alpha": 0.3, "font.size": 10}
-    if dark:
-        light = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-        plain |= {**dict.fromkeys(light, "#dddddd"), "grid.color": "#888888"}
-        plain |= {"figure.facecolor": "#1b1b1b", "axes.facecolor": "#1b1b1b"}
-    return mpl.rc_context(plain)
-
-
 def for_both_schemes(draw: Callable[[], Figure], alt: str) -> Markup:
     """Return a figure as an HTML picture, in a light and a dark version."""
+    import matplotlib as mpl
+
+    light: Any = {"axes.spines.top": False, "axes.spines.right": False}
+    light |= {"axes.grid": True, "grid.alpha": 0.3, "font.size": 10}
+    lines = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    dark = {**light, **dict.fromkeys(lines, "#dddddd"), "grid.color": "#888888"}
+    dark |= {"figure.facecolor": "#1b1b1b", "axes.facecolor": "#1b1b1b"}
     sources = []
-    for dark in (False, True):
+    for settings in (light, dark):
         buffer = io.BytesIO()
-        with look(dark), warnings.catch_warnings():
+        with mpl.rc_context(settings), warnings.catch_warnings():
             # Words in other scripts may have no glyphs.
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             draw().savefig(buffer, format="png", dpi=130)

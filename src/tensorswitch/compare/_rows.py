@@ -74,9 +74,7 @@ def predict_rows(
     return replace(predictor.predict(rows.rows), truth=rows.truth), rows
 
 
-def _table_rows(
-    predictor: Predictor, path: Path, id_column: str | None, sep: str | None
-) -> NewRows:
+def _table_rows(predictor: Predictor, path: Path, asked: str | None, sep: str | None) -> NewRows:
     """Read a table, of which the encoder knows how its columns are written."""
     if not path.exists():
         raise DataError(f"{path} does not exist")
@@ -84,9 +82,9 @@ def _table_rows(
         raise DataError(f"{path} is not a table, but the model was trained on one")
     encoder, target = predictor.encoder, predictor.target_name
     table, _, notes = read_table(path, sep)
-    if id_column is not None and id_column not in table:
-        raise DataError(f"{path} has no column {id_column!r}")
-    asked = id_column or predictor.id_name
+    if asked is not None and asked not in table:
+        raise DataError(f"{path} has no column {asked!r}")
+    asked = asked or predictor.id_name
     missing, new = encoder.differences(table)
     new = [name for name in new if name not in (asked, target)]
     if len(missing) == len(encoder.columns):
