@@ -143,9 +143,8 @@ def measures(metrics: dict[str, Any]) -> str:
     from tensorswitch.compare._metrics import number
 
     if "r2" in metrics:
-        return (
-            f"R² {metrics['r2']:.4f}, RMSE {number(metrics['rmse'])}, MAE {number(metrics['mae'])}"
-        )
+        rmse, mae = number(metrics["rmse"]), number(metrics["mae"])
+        return f"R² {metrics['r2']:.4f}, RMSE {rmse}, MAE {mae}"
     loss = f", log-loss {metrics['log_loss']:.4f}" if "log_loss" in metrics else ""
     balanced = f"balanced accuracy {100 * metrics['balanced_accuracy']:.2f} %"
     return f"accuracy {100 * metrics['accuracy']:.2f} %, {balanced}{loss}"

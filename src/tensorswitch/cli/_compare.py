@@ -110,21 +110,20 @@ def _watching(records: list[Any]) -> Iterator[Callable[[str, int, int, str], Non
     """Show a bar for the running learner, and one for all with the remaining time."""
     from tensorswitch._progress import clock
 
-    left = [r for r in records if not r.complete]
+    left = {r.learner: r.label for r in records if not r.complete}
     start = time.monotonic()
     columns = [TextColumn("{task.description:18}"), BarColumn(20)]
     columns += [TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
-    labels = {r.learner: r.label for r in records}
-    work = {r.learner: 0.0 for r in left}
+    work = dict.fromkeys(left, 0.0)
     with Progress(*columns, console=cli.err, disable=not left) as bars:
         whole = bars.add_task("all learners", total=len(left) or 1, note="")
         tasks: dict[str, Any] = {}
 
         def watch(learner: str, done: int, total: int, note: str) -> None:
-            if learner not in work:
+            if learner not in left:
                 return
             if learner not in tasks:
-                tasks[learner] = bars.add_task(labels[learner], total=None, note=note)
+                tasks[learner] = bars.add_task(left[learner], total=None, note=note)
             finished = done >= total
             # A single fit reports no progress, so its bar pulses.
             known = total if total > 1 or finished else None

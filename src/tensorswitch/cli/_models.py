@@ -69,13 +69,8 @@ def train(
 Model = Annotated[
     Path, typer.Argument(help="A model.safetensors, or the folder of `tensorswitch train`.")
 ]
-Rows = Annotated[
-    str,
-    typer.Argument(
-        help="A table, an .npy or .npz file, a picture, a folder of pictures, or a data set, of "
-        "which the test rows are used."
-    ),
-]
+_kinds = "A table, an .npy or .npz file, a picture, a folder of pictures, or a data set, of which "
+Rows = Annotated[str, typer.Argument(help=f"{_kinds}the test rows are used.")]
 
 
 @cli.app.command()
@@ -143,12 +138,10 @@ def _predictions(
     found, rows = predict_rows(load_predictor(model), data, id_column, sep)
     if need_truth and found.truth is None:
         raise ValueError(f"{data} does not have the target in every row; use `predict` instead")
-    for note in rows.notes:
-        cli.err.print(f"note: {note}", soft_wrap=True)
+    notes = [*rows.notes]
     if found.unknown:
-        cli.err.print(
-            f"note: the model does not know the classes {', '.join(found.unknown)} of {data}; "
-            "their rows count as errors",
-            soft_wrap=True,
-        )
+        strangers = f"the model does not know the classes {', '.join(found.unknown)} of {data}"
+        notes.append(f"{strangers}; their rows count as errors")
+    for note in notes:
+        cli.err.print(f"note: {note}", soft_wrap=True)
     return found, rows

@@ -13,7 +13,6 @@ import math
 import platform
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -203,12 +202,10 @@ class Comparison:
             for record in self.records:
                 tell(record.learner, len(record.results), record.folds, record.summary)
                 if not record.complete:
-                    self._run(record, partial(tell, record.learner), encoded)
+                    self._run(record, tell, encoded)
                 tell(record.learner, record.folds, record.folds, record.summary)
 
-    def _run(
-        self, record: Record, tell: Callable[[int, int, str], None], encoded: dict[int, Parts]
-    ) -> None:
+    def _run(self, record: Record, tell: Watch, encoded: dict[int, Parts]) -> None:
         name, problem, about = record.learner, self.problem, self.about
         given = about["settings"].get(name, {}), about["seed"]
         record.failure = None
@@ -227,7 +224,7 @@ class Comparison:
                 return
             record.results.append(result)
             record.write(self.folder)
-            tell(fold + 1, record.folds, record.summary)
+            tell(name, fold + 1, record.folds, record.summary)
 
 
 def compare(
@@ -268,8 +265,7 @@ def compare(
     time : str, optional
         Column that rows are ordered by: test rows are later than training rows.
     components : int, optional
-        Principal components of images and arrays; 0 keeps all numbers. By default 64 if there are
-        more than 128 numbers in a row.
+        Principal components of images and arrays, 0 for none. By default 64 of more than 128.
     seed : int, default=0
         Seed of all learners.
     run : bool, default=True

@@ -49,20 +49,14 @@ def default_components(problem: Problem, components: int | None) -> int | None:
 
 
 def fit_learner(
-    name: str,
-    learner: Learner,
-    problem: Problem,
-    split: Split,
-    parts: Parts,
-    given: Mapping[str, Any],
-    seed: int,
+    name: str, learner: Learner, problem: Problem, split: Split, parts: Parts, given: Any, seed: int
 ) -> tuple[Predictor, Result]:
     """Fit a learner to the training rows of a split, and measure it on the others."""
     if learner.images:
         raw: Any = RawImages()
         x, test = (raw(problem.take(places)) for places in split)
         parts = parts._replace(train=x, test=test, encoder=raw)
-    x, y = parts.train, parts.train_target
+    x, y = parts.train, problem.target[split[0]]
     notes = []
     if learner.most_rows is not None and len(y) > learner.most_rows:
         notes.append(f"learned from {learner.most_rows:,} of {len(y):,} rows")
@@ -81,7 +75,7 @@ def fit_learner(
         about |= {"row_shape": problem.rows.shape[1:], "row_type": str(problem.rows.dtype)}
     columns = problem.target_name, problem.id_name
     predictor = Predictor(model, parts.encoder, name, problem.class_names, *columns, **about)
-    metrics, predict_seconds, remark = measure(predictor, parts.test, parts.test_target)
+    metrics, predict_seconds, remark = measure(predictor, parts.test, problem.target[split[1]])
     note = "; ".join([*notes, *([remark] if remark else [])])
     return predictor, Result(metrics, seconds, predict_seconds, note)
 

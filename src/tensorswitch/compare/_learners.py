@@ -98,9 +98,8 @@ def build(
     known = [n for n in innermost(model).get_params() if "__" not in n]
     for name in given:
         if name.split("__")[0] not in known:
-            close = get_close_matches(name, known, n=3)
-            hint = f"did you mean {' or '.join(close)}?" if close else ""
-            hint = hint or f"expected one of {', '.join(known)}"
+            close = " or ".join(get_close_matches(name, known))
+            hint = f"did you mean {close}?" if close else f"expected one of {', '.join(known)}"
             raise ValueError(f"{learner.label} has no parameter {name!r}; {hint}")
     innermost(model).set_params(**given)
     return model
@@ -162,15 +161,14 @@ def _scikit(
 def _machine(label: str, kernel: str, of: str) -> Learner:
     """Return a kernel machine, of which depth and C are chosen by validation."""
     given: Any = {"depth": 3, "C": 10.0, "normalize": True, "bias": False}
-    return Learner(
-        label,
-        f"a support vector machine with the kernel of wide {of} networks",
-        lambda _: make_pipeline(ConstantFeature(), estimators.TSKernelSVC(kernel, **given)),
-        own=True,
-        tasks=TASKS[:1],
-        most_rows=SVM_ROWS,
-        search={"depth": (1, 3, 5), "C": (1.0, 10.0, 100.0)},
-    )
+    search = {"depth": (1, 3, 5), "C": (1.0, 10.0, 100.0)}
+    about = f"a support vector machine with the kernel of wide {of} networks"
+
+    def make(_: Setting) -> Any:
+        return make_pipeline(ConstantFeature(), estimators.TSKernelSVC(kernel, **given))
+
+    limits: Any = {"tasks": TASKS[:1], "most_rows": SVM_ROWS, "search": search}
+    return Learner(label, about, make, own=True, **limits)
 
 
 _penalised = {"max_iter": 2000, "alphas": np.logspace(-3, 4, 15)}
@@ -231,11 +229,11 @@ def chosen_learners(
         wanted = dict.fromkeys(name.strip() for name in wanted if name.strip())
     if not wanted:
         raise ValueError(f"no learners given; expected all, or some of {', '.join(fitting)}")
-    baseline = fitting[0]
-    found = {baseline: LEARNERS[baseline]}
-    for name, estimator in wanted.items():
-        found[name] = named(name, problem) if estimator is None else Learner.of(name, estimator)
-    return found
+    wanted = {fitting[0]: None, **wanted}
+    return {
+        name: named(name, problem) if estimator is None else Learner.of(name, estimator)
+        for name, estimator in wanted.items()
+    }
 
 
 def named(name: str, problem: Problem) -> Learner:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pandas import DataFrame
 
 from tensorswitch._files import replacing
 
@@ -167,12 +167,10 @@ class Predictions:
         id_name : str, default="row"
             Name of that column.
         """
-        with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            columns = self.columns()
-            writer.writerow([id_name, *columns])
-            rows = range(len(self)) if ids is None else ids
-            writer.writerows(zip(rows, *columns.values(), strict=True))
+        frame = DataFrame(self.columns())
+        frame.insert(0, id_name, range(len(self)) if ids is None else ids, allow_duplicates=True)
+        with replacing(path) as partial:
+            frame.to_csv(partial, index=False, lineterminator="\n")
 
     def columns(self) -> dict[str, list[str]]:
         """Return the columns of the predictions by name, as text.

@@ -90,14 +90,12 @@ class Predictor(SavedPart):
         Name of the learner.
     class_names : tuple of str or None
         Names of the classes; None for a regression.
-    target_name, id_name : str, default=""
-        Columns of a table.
+    target_name, id_name, target_written : str, default=""
+        Columns of a table, and how the target was written, if that is special.
     interval, calibration : Interval or Calibration, or None, default=None
         For the intervals of a regression, and the probabilities of classifiers without.
     row_shape, row_type : tuple of int and str
         Shape and type of a row of an array, before it is encoded; () for tables.
-    target_written : str, default=""
-        How the target of a table was written, if that is special.
 
     Examples
     --------

@@ -32,13 +32,11 @@ ALWAYS, CLASS_ROWS = 5, 5  # so few values are classes; more need as many rows e
 
 
 class Parts(NamedTuple):
-    """Inputs and targets of training and test rows, and how further rows become inputs."""
+    """Inputs of training and test rows, and how further rows become inputs."""
 
     train: np.ndarray
-    train_target: np.ndarray
     test: np.ndarray
-    test_target: np.ndarray
-    encoder: TableEncoder | Preparation
+    encoder: Any
 
 
 @dataclass(frozen=True)
@@ -56,16 +54,15 @@ class Problem:
         Indices into ``class_names``, or numbers.
     class_names : tuple of str, or None
         Names of the classes; None for a regression.
-    target_name, id_name : str, default=""
-        Columns of the target, and of what identifies rows.
+    target_name, id_name, target_written : str, default=""
+        Columns of the target and of what identifies rows, and how the target of a table is
+        written, as in :class:`tensorswitch.tables.TableEncoder`.
     given_test : ndarray of int, or None, default=None
         Which rows are for testing, if the data say so.
     ignored, notes : tuple of str, default=()
         Columns of a table that are not learned from, and what was decided, for the user.
     row_names : tuple of str, or None, default=None
         What rows are called: their identifiers, or their numbers in the file.
-    target_written : str, default=""
-        How the target of a table is written, as in :class:`tensorswitch.tables.TableEncoder`.
     written : dict of str to str
         How the columns of a table are written.
     """
@@ -106,8 +103,7 @@ class Problem:
         if self.given_test is None:
             return f"row {row}"
         before = int(np.count_nonzero(self.given_test < row))
-        is_test = row in self.given_test
-        return f"test row {before}" if is_test else f"training row {row - before}"
+        return f"test row {before}" if row in self.given_test else f"training row {row - before}"
 
     @property
     def is_image(self) -> bool:
@@ -139,7 +135,7 @@ class Problem:
 
     def splits(self) -> list[Split]:
         """Return indices of training and test rows: of five folds for small tables, else once."""
-        return divided(self)
+        return divided(self, None, 1, None, None)
 
     def split(self) -> Split:
         """Return indices of training and test rows, as they are given or else 70 % and 30 %."""
@@ -157,37 +153,29 @@ class Problem:
         components : int, optional
             Principal components to project rows of numbers on; tables are not projected.
         """
-        encoder: TableEncoder | Preparation
-        if isinstance(self.rows, np.ndarray):
-            encoder = Preparation.fit(self.take(train), components)
-        else:
-            encoder = TableEncoder(written=self.written).fit(self.take(train))
+        rows = self.take(train)
+        encoder: Any
+        if self.is_table:
+            encoder = TableEncoder(written=self.written).fit(rows)
             encoder.left_out.update(dict.fromkeys(self.ignored, "is ignored"))
-        x, x_test = encoder(self.take(train)), encoder(self.take(test))
-        return Parts(x, self.target[train], x_test, self.target[test], encoder)
+        else:
+            encoder = Preparation.fit(rows, components)
+        return Parts(encoder(rows), encoder(self.take(test)), encoder)
 
     def dataset(self) -> Dataset:
-        """Return a data set for networks and the paper's protocol, of encoded rows if from a table.
-
-        Raises
-        ------
-        DataError
-            If the target is a number.
-        """
+        """Return classes as a data set for the paper's protocol; rows of tables are encoded."""
         if self.class_names is None:
             raise DataError(
                 f"{self.name}: the target {self.target_name!r} is numeric, but classes are "
                 "required; use `compare`, or `train --method` with rr, kernel-ridge or a network"
             )
         train, test = self.split()
-        encoder: Any = None
+        parts = Parts(self.take(train), self.take(test), None)
         if self.is_table:
-            x, _, x_test, _, encoder = self.parts(train, test)
-        else:
-            x, x_test = self.take(train), self.take(test)
-        rows = x, self.target[train], x_test, self.target[test]
+            parts = self.parts(train, test)
+        rows = parts.train, self.target[train], parts.test, self.target[test]
         columns = self.target_name, self.id_name, self.target_written
-        return Dataset(self.name, *rows, self.class_names, encoder, *columns)
+        return Dataset(self.name, *rows, self.class_names, parts.encoder, *columns)
 
 
 def load_problem(

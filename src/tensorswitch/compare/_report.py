@@ -149,12 +149,9 @@ def write_report(comparison: Comparison, path: str | Path, command: str = "") ->
     Examples
     --------
     >>> import tempfile
-    >>> from pathlib import Path
     >>> from tensorswitch.compare import compare, write_report
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_report(compare("digits", ["linear"], folder), f"{folder}/report.html")
-    ...     "is best" in Path(folder, "report.html").read_text(encoding="utf-8")
-    True
     """
     blocks: Any = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
     loader = PackageLoader("tensorswitch.compare")
@@ -163,14 +160,12 @@ def write_report(comparison: Comparison, path: str | Path, command: str = "") ->
     about = machine()
     given = {k: v for k, v in comparison.about.items() if v not in (None, {})}
     page = template.render(
-        title=f"Which learner is best on {comparison.problem.name}?",
+        comparison=comparison,
         conclusion=conclusion(comparison),
         measured=how_measured(comparison),
-        notes=comparison.problem.notes,
         table=table(comparison),
-        failures=map(reason, comparison.failed),
+        reason=reason,
         legend=legend(comparison),
-        learners=comparison.ranked,
         figures=_figures(comparison) if draws else {},
         explained=_explained(comparison) if draws else None,
         missing="" if draws else MISSING,
@@ -295,8 +290,7 @@ def draw_times(records: list[Record], numbers: bool) -> Figure:
     if errors := [factor * r.error for r in shown]:
         top = max(min(max(errors), 4 * float(np.median(errors)) + 1e-9), 1.2 * min(errors) + 1e-9)
         axes.set_ylim(-0.04 * top, 1.15 * top)  # a learner without errors is visible, too
-    axes.set(xscale="log", xlabel="seconds")
-    axes.set_ylabel("1 − R²" if numbers else "test error, %")
+    axes.set(xscale="log", xlabel="seconds", ylabel="1 − R²" if numbers else "test error, %")
     axes.xaxis.set_major_formatter("{x:g}")
     figure.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=3)
     return figure
@@ -309,10 +303,9 @@ def draw_confusion(counts: np.ndarray, names: Sequence[str]) -> Figure:
     share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
     axes.grid(visible=False)
-    for (i, j), n in np.ndenumerate(counts):
-        if n:
-            colour = "white" if share[i, j] > 0.5 else "#222222"
-            axes.text(j, i, f"{n}", ha="center", va="center", color=colour, fontsize=8)
+    for i, j in np.argwhere(counts):
+        colour = "white" if share[i, j] > 0.5 else "#222222"
+        axes.text(j, i, f"{counts[i, j]}", ha="center", va="center", color=colour, fontsize=8)
     labels = [_label(name, 14) for name in names]
     places = range(len(names))
     axes.set_xticks(places, labels, rotation=45 if max(map(len, labels)) > 3 else 0, ha="right")

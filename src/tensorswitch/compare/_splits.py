@@ -18,11 +18,7 @@ Split = tuple[np.ndarray, np.ndarray]
 
 
 def divided(
-    problem: Problem,
-    folds: int | None = None,
-    repeats: int = 1,
-    group: str | None = None,
-    time: str | None = None,
+    problem: Problem, folds: int | None, repeats: int, group: str | None, time: str | None
 ) -> list[Split]:
     """Return training and test rows of each fold, divided as :func:`compare` says."""
     count, every = folds or FOLDS, np.arange(len(problem))
