@@ -35,12 +35,8 @@ class _SafeConsole(Console):
     """Console that escapes control characters, since names may come from untrusted files."""
 
     def render_str(self, text: str, **options: Any) -> Text:
-        return super().render_str(printable(text), **options)
-
-
-def printable(text: str) -> str:
-    """Escape control characters except line breaks and tabs."""
-    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+        shown = (c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+        return super().render_str("".join(shown), **options)
 
 
 out = _SafeConsole(markup=False, highlight=False, emoji=False)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Annotated, Any
 
 import typer
@@ -33,9 +33,7 @@ def compare(
     folds: Annotated[int | None, cli.option("N", "Cross-validate in N folds.")] = None,
     repeats: Annotated[int, cli.option("N", "Draw the folds N times.")] = 1,
     group: Annotated[str | None, cli.option("COLUMN", "Keeps its values within one fold.")] = None,
-    time_column: Annotated[
-        str | None, cli.option("COLUMN", "Tests on later rows.", "--time")
-    ] = None,
+    time: Annotated[str | None, cli.option("COLUMN", "Tests on later rows.")] = None,
     components: cli.Components = None,
     seed: Annotated[int, cli.option("N", "Seed of all learners.")] = 0,
     folder: Annotated[
@@ -49,7 +47,6 @@ def compare(
     from tensorswitch._files import make_folder
     from tensorswitch.compare import compare as run
     from tensorswitch.compare import write_report
-    from tensorswitch.compare._comparison import model_path
 
     ignored = [name for name in ignore or () if name != group]
     columns = {"target": target, "ignore": ignored, "id_column": id_column}
@@ -61,7 +58,7 @@ def compare(
         if not dot:
             raise ValueError(f"--set of compare needs LEARNER.NAME=VALUE, got {name!r}")
         given.setdefault(learner, {})[parameter] = value
-    how: dict[str, Any] = {"folds": folds, "repeats": repeats, "group": group, "time": time_column}
+    how: dict[str, Any] = {"folds": folds, "repeats": repeats, "group": group, "time": time}
     how |= {"settings": given, "components": components, "seed": seed}
     # What is wrong is said before anything is written.
     result = run(problem, methods, folder, **how, run=False)
@@ -77,7 +74,7 @@ def compare(
     _show(result)
     write_report(result, folder / "report.html", shlex.join(["tensorswitch", *sys.argv[1:]]))
     cli.say(f"Report: {folder / 'report.html'}")
-    own = next((r for r in result.ranked if model_path(folder, r).exists()), None)
+    own = next((r for r in result.ranked if result.model_path(r).exists()), None)
     if own is not None and data != problem.name:
         same = [("--data", data), ("--target", problem.target_name), ("--id", id_column)]
         same += [("--task", task), ("--sep", sep), ("--decimal", decimal)]
@@ -95,8 +92,8 @@ def _say_what_is_done(records: list[Any], folder: Path) -> None:
     """Print which results already exist."""
     done = [r for r in records if r.complete]
     if len(done) == len(records):
-        dates = sorted(r.made.get("date", "")[:16].replace("T", " ") for r in done)
-        when = f"an earlier run ({dates[-1]})"
+        last = max(r.made.get("date", "")[:16] for r in done).replace("T", " ")
+        when = f"an earlier run ({last})"
         cli.say(f"All {len(done)} results are from {when}; delete {folder} to repeat it")
     elif done or any(r.results for r in records):
         many = f"{len(done)} of {len(records)} learners"
@@ -111,7 +108,7 @@ def _watching(records: list[Any]) -> Iterator[Callable[[str, int, int, str], Non
     from tensorswitch._progress import clock
 
     left = {r.learner: r.label for r in records if not r.complete}
-    start = time.monotonic()
+    start = monotonic()
     columns = [TextColumn("{task.description:18}"), BarColumn(20)]
     columns += [TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
     work = dict.fromkeys(left, 0.0)
@@ -129,7 +126,7 @@ def _watching(records: list[Any]) -> Iterator[Callable[[str, int, int, str], Non
             known = total if total > 1 or finished else None
             bars.update(tasks[learner], total=known, completed=done, note=note)
             work[learner] = done / total
-            spent, share = time.monotonic() - start, sum(work.values()) / len(work)
+            spent, share = monotonic() - start, sum(work.values()) / len(work)
             rest = f"about {clock(spent / share * (1 - share))} left" if share else ""
             bars.update(whole, completed=sum(work.values()), note="" if share >= 1 else rest)
             if finished:

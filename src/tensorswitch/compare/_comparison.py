@@ -136,11 +136,6 @@ class Record:
         return f"{100 * self.mean('error'):.1f} % error"
 
 
-def model_path(folder: Path, record: Record) -> Path:
-    """Return where the model of the first split is, if it is of this library."""
-    return folder / MODELS / f"{record.name}.safetensors"
-
-
 @dataclass
 class Comparison:
     """Results of several learners on one problem.
@@ -190,6 +185,10 @@ class Comparison:
         """The records of learners that failed."""
         return [r for r in self.records if r.failure is not None]
 
+    def model_path(self, record: Record) -> Path:
+        """Return where the model of the first split of a record is, if it is of this library."""
+        return self.folder / MODELS / f"{record.name}.safetensors"
+
     def run(self, watch: Watch | None = None) -> None:
         """Run what is not done, writing each record after each fold.
 
@@ -217,7 +216,7 @@ class Comparison:
                 learner, parts = self.learners[name], encoded[fold]
                 predictor, result = fit_learner(name, learner, problem, split, parts, *given)
                 if fold == 0 and can_save(predictor.model):
-                    predictor.save(model_path(self.folder, record))
+                    predictor.save(self.model_path(record))
             except Exception as reason:
                 record.failure = f"{type(reason).__name__}: {reason}"
                 record.write(self.folder)

@@ -20,18 +20,16 @@ BLOCK = 50  # rows that are explained at a time
 class Example:
     """A test row, what was predicted for it, and why.
 
-    ``correct`` is whether the prediction is right or, for a regression, the target is within its
-    interval; ``shares`` are contributions to it, ``against`` those to the right class, if another
-    one was predicted.
+    ``shares`` are contributions to the prediction, ``against`` those to the right class.
     """
 
     row: int
     predicted: str
     target: str
     confidence: float | None
-    correct: bool
+    correct: bool  # or, for a regression, whether the target is within the interval
     shares: np.ndarray
-    against: np.ndarray | None
+    against: np.ndarray | None  # if another class was predicted
 
 
 def examples(

@@ -134,11 +134,8 @@ class Predictions:
     def metrics(self) -> dict[str, Any]:
         """Measure the predictions against the truth; classes that are not known count as errors.
 
-        Returns
-        -------
-        dict
-            ``accuracy``, ``balanced_accuracy``, ``confusion`` and, with probabilities,
-            ``log_loss``; or ``r2``, ``rmse`` and ``mae``.
+        They are ``accuracy``, ``balanced_accuracy``, ``confusion`` and, with probabilities,
+        ``log_loss``; or ``r2``, ``rmse`` and ``mae``.
         """
         if self.truth is None:
             raise ValueError("the true targets are not known, so no errors can be computed")

@@ -148,12 +148,8 @@ class Predictor(SavedPart):
         """Return what each column, or each pixel, contributes to the outputs of the model.
 
         Contributions of raw rows have the shape (rows, outputs, columns), or (rows, outputs, ...)
-        with the axes of an image, and add up with the constant to the outputs.
-
-        Raises
-        ------
-        TypeError
-            If the model has no exact explanation.
+        with the axes of an image, and add up with the constant to the outputs. A model that has no
+        exact explanation raises a TypeError.
         """
         x = self.encoder(rows)
         found = explain(self.model, x)

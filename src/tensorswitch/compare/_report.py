@@ -9,7 +9,6 @@ import io
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tensorswitch._files import write_text
-from tensorswitch.compare._comparison import Comparison, Record, machine, model_path
+from tensorswitch.compare._comparison import Comparison, Record, machine
 from tensorswitch.compare._explain import Example, examples
 from tensorswitch.compare._fitting import only_class
 from tensorswitch.compare._learners import BASELINES, LEARNERS, LEGEND
@@ -155,24 +154,18 @@ def write_report(comparison: Comparison, path: str | Path, command: str = "") ->
     """
     blocks: Any = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
     loader = PackageLoader("tensorswitch.compare")
-    template = Environment(loader=loader, autoescape=True, **blocks).get_template("comparison.html")
+    environment = Environment(loader=loader, autoescape=True, **blocks)
+    says = {"conclusion": conclusion, "how_measured": how_measured, "legend": legend}
+    environment.globals.update(says, table=table, reason=reason)
     draws = importlib.util.find_spec("matplotlib") is not None
-    about = machine()
-    given = {k: v for k, v in comparison.about.items() if v not in (None, {})}
-    page = template.render(
+    page = environment.get_template("comparison.html").render(
         comparison=comparison,
-        conclusion=conclusion(comparison),
-        measured=how_measured(comparison),
-        table=table(comparison),
-        reason=reason,
-        legend=legend(comparison),
         figures=_figures(comparison) if draws else {},
         explained=_explained(comparison) if draws else None,
         missing="" if draws else MISSING,
         command=command,
-        settings=", ".join(f"{name} {value}" for name, value in given.items()),
-        machine=f"{datetime.date.today().isoformat()}, {about['machine']}, {about['threads']} of "
-        f"{about['cores']} cores, torch {about['torch']}, Python {about['python']}",
+        date=datetime.date.today().isoformat(),
+        machine=machine(),
     )
     write_text(path, page)
 
@@ -184,16 +177,15 @@ def _figures(comparison: Comparison) -> dict[str, Any]:
     if not done:
         return figures
     names, best = comparison.problem.class_names, done[0]
-    draw: Callable[[], Figure] = partial(draw_times, done, names is None)
-    figures["times"] = for_both_schemes(draw, "error against seconds")
+    figures["times"] = for_both_schemes("error against seconds", draw_times, done, names is None)
     if names is not None and len(names) <= MOST_CLASSES:
         counts = np.sum([r.metrics["confusion"] for r in best.results], axis=0)
-        draw = partial(draw_confusion, counts, names)
-        figures["confusion"] = best.label, for_both_schemes(draw, "confusion matrix")
+        image = for_both_schemes("confusion matrix", draw_confusion, counts, names)
+        figures["confusion"] = best.label, image
     if sure := [r for r in done if all("reliability" in f.metrics for f in r.results)]:
         bins = np.sum([r.metrics["reliability"] for r in sure[0].results], axis=0)
-        draw = partial(draw_reliability, bins)
-        figures["reliability"] = sure[0].label, for_both_schemes(draw, "reliability curve")
+        image = for_both_schemes("reliability curve", draw_reliability, bins)
+        figures["reliability"] = sure[0].label, image
     return figures
 
 
@@ -201,7 +193,7 @@ def _explained(comparison: Comparison) -> dict[str, Any] | None:
     """Explain test rows with the best model of this library that can be explained exactly."""
     problem = comparison.problem
     for record in comparison.ranked:
-        path = model_path(comparison.folder, record)
+        path = comparison.model_path(record)
         if not record.complete or not path.exists():
             continue
         predictor = load_predictor(path)
@@ -211,16 +203,14 @@ def _explained(comparison: Comparison) -> dict[str, Any] | None:
         names = [f"feature {i}" for i in range(importance.size)]
         if problem.is_table:
             names = predictor.encoder.columns
-        title = "mean absolute contribution"
-        draw: Callable[[], Figure] = partial(draw_bars, names, importance, title, 2 * BARS, 7)
+        alt, title = "mean contribution of each feature", "mean absolute contribution"
         if problem.is_image:
-            draw = partial(draw_importance_map, importance, problem.rows.shape[1:])
-        pictures = [
-            (problem.row_name(example.row), example, _picture(problem, example, names))
-            for example in chosen
-        ]
-        importance_of_each = for_both_schemes(draw, "mean contribution of each feature")
-        return {"label": record.label, "importance": importance_of_each, "examples": pictures}
+            shape = problem.rows.shape[1:]
+            image = for_both_schemes(alt, draw_importance_map, importance, shape)
+        else:
+            image = for_both_schemes(alt, draw_bars, names, importance, title, 2 * BARS, 7)
+        pictures = [(problem.row_name(e.row), e, _picture(problem, e, names)) for e in chosen]
+        return {"label": record.label, "importance": image, "examples": pictures}
     return None
 
 
@@ -231,14 +221,14 @@ def _picture(problem: Problem, example: Example, names: list[str]) -> Markup:
         maps = [(f"for {example.predicted}", example.shares)]
         if example.against is not None:
             maps.append((f"for {example.target}", example.against))
-        return for_both_schemes(partial(draw_heat_maps, row[0], maps), "image and contributions")
+        return for_both_schemes("image and contributions", draw_heat_maps, row[0], maps)
     if problem.is_table:
         values = [_cell(row[name].iloc[0]) for name in names]
     else:
         values = [number(v) for v in row.ravel()]
     labels = [f"{_short(n, 18)} = {_short(v, 14)}" for n, v in zip(names, values, strict=True)]
-    draw = partial(draw_bars, labels, example.shares, "contribution", BARS, 5)
-    return for_both_schemes(draw, "contributions")
+    shares, title = example.shares, "contribution"
+    return for_both_schemes("contributions", draw_bars, labels, shares, title, BARS, 5)
 
 
 def _cell(value: Any) -> str:
@@ -246,7 +236,7 @@ def _cell(value: Any) -> str:
     return "?" if text in ("nan", "NaT", "None", "<NA>") else text
 
 
-def for_both_schemes(draw: Callable[[], Figure], alt: str) -> Markup:
+def for_both_schemes(alt: str, draw: Callable[..., Figure], *given: Any) -> Markup:
     """Return a figure as an HTML picture, in a light and a dark version."""
     import matplotlib as mpl
 
@@ -261,7 +251,7 @@ def for_both_schemes(draw: Callable[[], Figure], alt: str) -> Markup:
         with mpl.rc_context(settings), warnings.catch_warnings():
             # Words in other scripts may have no glyphs.
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-            draw().savefig(buffer, format="png", dpi=130)
+            draw(*given).savefig(buffer, format="png", dpi=130)
         sources.append(f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}")
     template = (
         '<picture><source media="(prefers-color-scheme: dark)" srcset="{}">'
