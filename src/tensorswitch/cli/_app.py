@@ -125,12 +125,10 @@ def parameters(given: Iterable[str] | None) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not (name.strip() and equals):
             raise ValueError(f"--set needs NAME=VALUE, got {text!r}")
-        words = {"true": True, "false": False, "none": None}
-        found[name.strip()] = words.get(value.lower(), value)
-        # What is no literal is a word.
-        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-            if value.lower() not in words:
-                found[name.strip()] = ast.literal_eval(value)
+        found[name.strip()] = value
+        is_name = value.lower() in ("true", "false", "none")
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):  # where it is a word
+            found[name.strip()] = ast.literal_eval(value.capitalize() if is_name else value)
     return found
 
 

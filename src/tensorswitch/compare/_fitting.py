@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ def fit_learner(
     columns = problem.target_name, problem.id_name
     predictor = Predictor(model, parts.encoder, name, problem.class_names, *columns, **about)
     metrics, predict_seconds, remark = measure(predictor, parts.test, problem.target[split[1]])
-    note = "; ".join([*notes, *([remark] if remark else [])])
+    note = "; ".join(filter(None, [*notes, remark]))
     return predictor, Result(metrics, seconds, predict_seconds, note)
 
 
@@ -169,16 +169,15 @@ def train(
         parts = problem.parts(*split, components)
         return fit_learner(name, known, problem, split, parts, given, seed)
 
-    lock: AbstractContextManager[None] = nullcontext()
-    if folder is not None:
-        make_folder(Path(folder))
-        lock = only_one(Path(folder))
-    with lock:
+    with ExitStack() as held:
+        if folder is not None:
+            make_folder(Path(folder))
+            held.enter_context(only_one(Path(folder)))
         predictor, result = fit(problem.split())
         if not holdout:
-            every, held = np.arange(len(problem)), predictor
+            every, first = np.arange(len(problem)), predictor
             predictor = fit((every, every[:1]))[0]
-            predictor.interval, predictor.calibration = held.interval, held.calibration
+            predictor.interval, predictor.calibration = first.interval, first.calibration
         if folder is not None:
             predictor.save(Path(folder) / MODEL)
     return predictor, result

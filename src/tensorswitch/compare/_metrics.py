@@ -27,21 +27,14 @@ def classification_metrics(
     """
     confusion = np.zeros((classes, classes), dtype=np.int64)
     np.add.at(confusion, (truth, predicted), 1)
-    counts = confusion.sum(1)
+    counts, right = confusion.sum(1), truth == predicted
     recall = confusion.diagonal()[counts > 0] / counts[counts > 0]
-    right = truth == predicted
-    found: dict[str, Any] = {
-        "error": 1 - float(right.mean()),
-        "accuracy": float(right.mean()),
-        "balanced_accuracy": float(recall.mean()),
-        "confusion": confusion.tolist(),
-    }
+    found: dict[str, Any] = {"error": 1 - float(right.mean()), "accuracy": float(right.mean())}
+    found |= {"balanced_accuracy": float(recall.mean()), "confusion": confusion.tolist()}
     if probabilities is None:
         return found
-    p = np.clip(probabilities, LEAST, 1)
-    p = p / p.sum(1, keepdims=True)
-    rows = np.arange(len(truth))
-    found["log_loss"] = float(-np.log(p[rows, truth]).mean())
+    rows, p = np.arange(len(truth)), np.clip(probabilities, LEAST, 1)
+    found["log_loss"] = float(-np.log(p[rows, truth] / p.sum(1)).mean())
     sure = probabilities[rows, predicted]
     places = np.minimum((sure * BINS).astype(int), BINS - 1)
     found["reliability"] = [

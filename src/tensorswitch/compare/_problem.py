@@ -196,8 +196,7 @@ def load_problem(
     name : str or Path
         Name of a data set, or a path to one of
 
-        - a table: ``.csv``, ``.tsv`` or ``.txt``, compressed or not, ``.parquet``, ``.arrow`` or
-          ``.feather``;
+        - a table, as in :func:`tensorswitch.tables.read_table`;
         - a folder with a folder of images for each class, or one of these to train and to test;
         - arrays, as in :func:`tensorswitch.datasets.load_arrays`.
     target : str, optional
