@@ -58,9 +58,7 @@ Components = Annotated[int | None, option("N", "Principal components of images; 
 Set = Annotated[list[str] | None, option("NAME=VALUE", "Parameter of the learner.", "--set")]
 Sep = Annotated[str | None, option("CHAR", "Separator of columns [found].")]
 Decimal = Annotated[str | None, option("CHAR", "Decimal mark, . or , [found].")]
-DayFirst = Annotated[
-    bool | None, option(None, "Order in 3/4/2024 [found].", "--dayfirst/--monthfirst")
-]
+Day = Annotated[bool | None, option(None, "Order in 3/4/2024 [found].", "--dayfirst/--monthfirst")]
 
 
 def _version(wanted: bool) -> None:

@@ -41,14 +41,14 @@ def compare(
     ] = None,
     sep: cli.Sep = None,
     decimal: cli.Decimal = None,
-    dayfirst: cli.DayFirst = None,
+    dayfirst: cli.Day = None,
 ) -> None:
     """Compare learners on your data; print a table and write report.html."""
     from tensorswitch._files import make_folder
     from tensorswitch.compare import compare as run
     from tensorswitch.compare import write_report
 
-    ignored = [name for name in ignore or () if name != group]
+    ignored = [name for name in ignore or () if name != group]  # groups are needed for the folds
     columns = {"target": target, "ignore": ignored, "id_column": id_column}
     form = {"sep": sep, "decimal": decimal, "dayfirst": dayfirst}
     problem = cli.load(data, task=task, **columns, **form)

@@ -47,7 +47,7 @@ def data_info(
     target: cli.Target = None,
     sep: cli.Sep = None,
     decimal: cli.Decimal = None,
-    dayfirst: cli.DayFirst = None,
+    dayfirst: cli.Day = None,
 ) -> None:
     """Show the size and shape of a data set and the rows of each class."""
     import numpy as np

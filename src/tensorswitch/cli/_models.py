@@ -32,7 +32,7 @@ def train(
     folder: Annotated[Path, cli.option(None, "Folder of the model [run].", "--out", "-o")] = RUN,
     sep: cli.Sep = None,
     decimal: cli.Decimal = None,
-    dayfirst: cli.DayFirst = None,
+    dayfirst: cli.Day = None,
 ) -> None:
     """Train a model, test it on three tenths of the rows, and fit it to all of them.
 
@@ -43,24 +43,21 @@ def train(
     from tensorswitch.compare._fitting import only_class
     from tensorswitch.compare._report import seconds
 
-    given = cli.parameters(settings)
+    given: dict[str, Any] = {"settings": cli.parameters(settings), "components": components}
     columns = {"target": target, "ignore": ignore or (), "id_column": id_column}
     form = {"sep": sep, "decimal": decimal, "dayfirst": dayfirst}
     problem = cli.load(data, task=task, **columns, **form)
     cli.say(cli.describe(problem, components))
     before = (folder / MODEL).exists()
     with cli.stoppable(), progress_bar(method, cli.err.is_terminal):
-        _, result = run(
-            problem, method, folder, holdout=holdout, settings=given, components=components
-        )
+        _, result = run(problem, method, folder, holdout=holdout, **given)
     train_rows, test_rows = problem.split()
     note = f" ({result.note})" if result.note else ""
     if only := only_class([result], problem.class_names):
         cli.say(f"warning: {method} predicts {only}, whatever the row")
-    cli.say(
-        f"{method}{note}: {cli.measures(result.metrics)} on {len(test_rows):,} test rows, "
-        f"fitted to {len(train_rows):,} in {seconds(result.fit_seconds)} s"
-    )
+    fitted = f"fitted to {len(train_rows):,} in {seconds(result.fit_seconds)} s"
+    what = f"{cli.measures(result.metrics)} on {len(test_rows):,} test rows"
+    cli.say(f"{method}{note}: {what}, {fitted}")
     if not holdout:
         cli.say(f"Fitted again to all {len(problem):,} rows")
     cli.say(f"Model: {folder / MODEL}" + (", in place of an earlier one" if before else ""))
@@ -69,8 +66,9 @@ def train(
 Model = Annotated[
     Path, typer.Argument(help="A model.safetensors, or the folder of `tensorswitch train`.")
 ]
-_kinds = "A table, an .npy or .npz file, a picture, a folder of pictures, or a data set, of which "
-Rows = Annotated[str, typer.Argument(help=f"{_kinds}the test rows are used.")]
+_files = "A table, an .npy or .npz file, a picture, a folder of pictures"
+_sets = "or a data set, of which the test rows are used."
+Rows = Annotated[str, typer.Argument(help=f"{_files}, {_sets}")]
 
 
 @cli.app.command()

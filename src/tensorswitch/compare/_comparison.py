@@ -73,10 +73,8 @@ class Record:
                 raise TypeError("errors must be numbers")
             self.made = dict(content["made"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise ValueError(
-                f"{path} is not a valid result of a comparison ({error}); "
-                "delete it to run the learner again"
-            ) from error
+            what = f"{path} is not a valid result of a comparison ({error})"
+            raise ValueError(f"{what}; delete it to run the learner again") from error
         return self
 
     def write(self, folder: Path) -> None:
@@ -115,7 +113,7 @@ class Record:
         if len(errors) > 1:
             return float(np.std(errors, ddof=1) / math.sqrt(len(errors)))
         if self.results and "confusion" in self.results[0].metrics:
-            rows = int(np.sum(self.results[0].metrics["confusion"]))
+            rows = int(np.sum(self.results[0].metrics["confusion"]))  # of a binomial share
             return math.sqrt(max(self.error * (1 - self.error), 0.0) / rows)
         return math.nan
 
@@ -249,8 +247,7 @@ def compare(
     learners : str, iterable of str or mapping, optional
         Keys of :data:`LEARNERS`, "all", or a dictionary from names to scikit-learn estimators, in
         which None stands for a learner of the registry. Always predicting the most frequent class,
-        or the mean, is compared as well. By default a linear model, a forest, boosting, kernel
-        ridge regression, ridge regression and, for images, a convolution.
+        or the mean, is compared as well. By default all learners with ``default``.
     folder : str or Path, default=None
         Output folder, ``compare-NAME`` if None. Results found there are reused.
     settings : mapping of str to mapping, optional
@@ -309,14 +306,14 @@ def compare(
     about = {"components": default_components(problem, components), "seed": check_seed(seed)}
     digest = hashlib.blake2b(digest_size=8)
     for part in (part for split in splits for part in split):
-        digest.update(part.astype(np.int64).tobytes())
+        digest.update(part.astype(np.int64).tobytes())  # the same on all systems
     same = {"data": problem.fingerprint, "splits": digest.hexdigest(), **about}
     records = []
     for name, learner in chosen.items():
         model = build(learner, problem, len(splits[0][0]), given.get(name, {}), seed)
         of = {**same, "parameters": {k: repr(v) for k, v in model.get_params().items()}}
         key = json.dumps([name, of, len(splits)], sort_keys=True).encode()
-        word = "".join(c if c.isalnum() or c in "-+" else "_" for c in name)
+        word = "".join(c if c.isalnum() or c in "-+" else "_" for c in name)  # for a file
         stem = f"{problem.name}-{word}-{hashlib.blake2b(key, digest_size=6).hexdigest()}"
         empty = Record(stem, name, learner.label, learner.about, learner.own, of, len(splits))
         records.append(empty.read(folder))

@@ -59,7 +59,7 @@ def _choose(truth: np.ndarray, predictions: Predictions) -> np.ndarray:
     half = EXAMPLES // 2
     if predictions.class_names is None:
         order = np.argsort(-np.abs(predictions.labels - truth), kind="stable")
-        middle = max(half, len(order) // 2)
+        middle = max(half, len(order) // 2)  # errors of typical size
         return np.concatenate([order[:half], order[middle : middle + half]])
     wrong = np.flatnonzero(predictions.codes != truth)
     if predictions.confidence is not None:

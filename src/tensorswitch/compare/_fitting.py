@@ -37,12 +37,11 @@ class Result:
 
 def default_components(problem: Problem, components: int | None) -> int | None:
     """Return how many principal components rows are projected on; given as 0, none."""
-    if problem.is_table:  # columns are not projected
+    if problem.is_table or components == 0:  # columns are not projected
         return None
-    if components:
-        check_positive(components=components)
     if components is not None:
-        return components or None
+        check_positive(components=components)
+        return components
     rows = len(problem.splits()[0][0])
     many = math.prod(np.shape(problem.rows)[1:]) > MANY_FEATURES
     return min(COMPONENTS, rows - rows // 5) if many else None
@@ -94,9 +93,8 @@ def _search(
     values = {f"{prefix}{name}": list(some) for name, some in grid.items()}
     cv = splitter(1, test_size=VALIDATION, random_state=0)
     search = GridSearchCV(model, values, cv=cv, refit=False, error_score="raise").fit(x, y)
-    found = {name.removeprefix(prefix): value for name, value in search.best_params_.items()}
-    innermost(model).set_params(**found)
-    return found
+    model.set_params(**search.best_params_)
+    return {name.removeprefix(prefix): value for name, value in search.best_params_.items()}
 
 
 def only_class(results: Sequence[Result], names: Sequence[str] | None) -> str:
@@ -159,10 +157,8 @@ def train(
     seed, given = check_seed(seed), dict(settings or {})
     if folder is not None and not can_save(build(known, problem, len(problem), given, seed)):
         own = ", ".join(n for n, one in LEARNERS.items() if one.own and problem.task in one.tasks)
-        raise TypeError(
-            f"{known.label} cannot be saved without pickle; compare it with others, or use one of "
-            f"this library: {own}"
-        )
+        what = f"{known.label} cannot be saved without pickle; compare it with others"
+        raise TypeError(f"{what}, or use one of this library: {own}")
     components = default_components(problem, components)
 
     def fit(split: Split) -> tuple[Predictor, Result]:
@@ -176,7 +172,7 @@ def train(
         predictor, result = fit(problem.split())
         if not holdout:
             every, first = np.arange(len(problem)), predictor
-            predictor = fit((every, every[:1]))[0]
+            predictor = fit((every, every[:1]))[0]  # measures of this fit are not used
             predictor.interval, predictor.calibration = first.interval, first.calibration
         if folder is not None:
             predictor.save(Path(folder) / MODEL)

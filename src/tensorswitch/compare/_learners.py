@@ -95,7 +95,7 @@ def build(
 ) -> Any:
     """Return an unfitted estimator for so many rows, with some parameters of its last step."""
     model = learner.make(Setting(problem.task, rows, problem.is_image, seed))
-    known = [n for n in innermost(model).get_params() if "__" not in n]
+    known = [n for n in innermost(model).get_params() if "__" not in n]  # not of its parts
     for name in given:
         if name.split("__")[0] not in known:
             close = " or ".join(get_close_matches(name, known))
@@ -167,8 +167,7 @@ def _machine(label: str, kernel: str, of: str) -> Learner:
     def make(_: Setting) -> Any:
         return make_pipeline(ConstantFeature(), estimators.TSKernelSVC(kernel, **given))
 
-    limits: Any = {"tasks": TASKS[:1], "most_rows": SVM_ROWS, "search": search}
-    return Learner(label, about, make, own=True, **limits)
+    return Learner(label, about, make, own=True, tasks=TASKS[:1], most_rows=SVM_ROWS, search=search)
 
 
 _penalised = {"max_iter": 2000, "alphas": np.logspace(-3, 4, 15)}
@@ -209,11 +208,8 @@ LEARNERS: dict[str, Learner] = {
 
 def learners_for(problem: Problem) -> list[str]:
     """Return the names of the learners that suit a problem, a baseline first."""
-    return [
-        name
-        for name, learner in LEARNERS.items()
-        if problem.task in learner.tasks and (problem.is_image or not learner.images)
-    ]
+    known = {name: one for name, one in LEARNERS.items() if problem.task in one.tasks}
+    return [name for name, one in known.items() if problem.is_image or not one.images]
 
 
 def chosen_learners(

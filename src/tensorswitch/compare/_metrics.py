@@ -26,7 +26,7 @@ def classification_metrics(
     probabilities of the predicted classes and the number of right rows, by that probability.
     """
     confusion = np.zeros((classes, classes), dtype=np.int64)
-    np.add.at(confusion, (truth, predicted), 1)
+    np.add.at(confusion, (truth, predicted), 1)  # += would count equal pairs once
     counts, right = confusion.sum(1), truth == predicted
     recall = confusion.diagonal()[counts > 0] / counts[counts > 0]
     found: dict[str, Any] = {"error": 1 - float(right.mean()), "accuracy": float(right.mean())}

@@ -162,7 +162,7 @@ class Predictor(SavedPart):
         shares, basis = found.contributions, self.encoder.basis
         if basis is not None:
             pixels = self.encoder._replace(basis=None, flat=True)(rows)
-            known = np.abs(x[:, None]) > 1e-30
+            known = np.abs(x[:, None]) > 1e-30  # a component of zero contributes nothing
             slopes = np.divide(shares, x[:, None], out=np.zeros_like(shares), where=known)
             shares = (slopes @ basis.T) * pixels[:, None]
         shares = shares.reshape(*found.constant.shape, *self.encoder.mean.shape)
@@ -177,7 +177,7 @@ class Predictor(SavedPart):
         known = np.asarray(self.model.classes_).astype(int)
         if hasattr(self.model, "predict_proba"):
             found = np.asarray(self.model.predict_proba(x), dtype=float)
-            codes = known[found.argmax(1)]
+            codes = known[found.argmax(1)]  # without predicting twice
         else:
             codes = np.asarray(self.model.predict(x)).astype(int)
             if self.calibration is None:

@@ -126,7 +126,7 @@ class Problem:
         digest = blake2b(repr((about, self.class_names)).encode(), digest_size=8)
         test = np.zeros(0) if self.given_test is None else self.given_test
         for part in (content, self.target.astype(float), test.astype(float)):
-            digest.update(part.reshape(-1).view(np.uint8).data)
+            digest.update(part.reshape(-1).view(np.uint8).data)  # bytes, without a copy
         return digest.hexdigest()
 
     def take(self, places: np.ndarray) -> Any:
@@ -233,16 +233,13 @@ def load_problem(
     asked |= {"task": task, "sep": sep, "decimal": decimal, "dayfirst": dayfirst}
     if str(name) not in NAMES:
         if not str(name) or not path.exists():
-            raise DataError(
-                f"{str(name)!r} is neither a data set known by name ({', '.join(NAMES)}) nor an "
-                "existing file or folder"
-            )
+            known = f"a data set known by name ({', '.join(NAMES)})"
+            raise DataError(f"{str(name)!r} is neither {known} nor an existing file or folder")
         if path.is_file() and path.suffix not in ARRAYS:
             return _table_problem(path, asked)
     if wrong := [option for option, value in asked.items() if value]:
-        raise DataError(
-            f"{name} is not a table with named columns, so {wrong[0]} does not apply to it"
-        )
+        what = "a table with named columns"
+        raise DataError(f"{name} is not {what}, so {wrong[0]} does not apply to it")
     if str(name) in NAMES:
         return Problem.from_dataset(load(str(name)))
     if path.is_dir() and not any(path.glob("*-ubyte*")):
@@ -270,13 +267,13 @@ def _table_problem(path: Path, asked: Mapping[str, Any]) -> Problem:
         )
     raw, sep, notes = read_table(path, asked["sep"])
     target, id_column, task = asked["target"], asked["id_column"], asked["task"]
-    left_out = [*_named(raw, asked["ignore"]), *([id_column] if id_column else [])]
+    left_out = [*_named(raw, asked["ignore"]), *([id_column] if id_column else [])]  # not converted
     for name in left_out:
         _check_column(path, raw, name)
     if target is None:
         others = [name for name in map(str, raw.columns) if name not in left_out]
         usual = [name for name in others if name.lower() in TARGETS]
-        target = usual[0] if usual else (others or [""])[-1]
+        target = usual[0] if usual else (others or [""])[-1]  # "" if all are left out
         notes.append(f"no --target given: {target!r} is taken")
     _check_column(path, raw, target, "target")
     if target in left_out:
@@ -305,7 +302,7 @@ def _table_problem(path: Path, asked: Mapping[str, Any]) -> Problem:
     if not len(features.columns):
         raise DataError(f"{path} has no columns to learn from besides {target!r}")
     try:
-        encoder = TableEncoder(written=written).fit(features)
+        encoder = TableEncoder(written=written).fit(features)  # to say what it leaves out
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
     notes += [f"{name!r} {reason} and is left out" for name, reason in encoder.left_out.items()]
@@ -315,7 +312,7 @@ def _table_problem(path: Path, asked: Mapping[str, Any]) -> Problem:
     ignored = tuple(n for n in map(str, raw) if n != target and n not in features)
     about: dict[str, Any] = {"ignored": ignored, "notes": tuple(notes), "target_written": how}
     about |= {"row_names": tuple(map(str, ids)), "written": written}
-    name = path.name.split(".")[0] or path.name
+    name = path.name.split(".")[0] or path.name  # of all suffixes, ".csv.gz" too
     return Problem(name, features, codes, class_names, target, id_column or "", **about)
 
 
@@ -343,9 +340,8 @@ def true_target(
 
 def _check_rows(path: Path, count: int, what: str) -> None:
     if count < FEWEST:
-        raise DataError(
-            f"{path} has only {count} {what}; at least {FEWEST} are required to hold out a test set"
-        )
+        least = f"at least {FEWEST} are required to hold out a test set"
+        raise DataError(f"{path} has only {count} {what}; {least}")
 
 
 def _check_column(path: Path, frame: DataFrame, name: str, what: str = "column") -> None:
@@ -353,7 +349,7 @@ def _check_column(path: Path, frame: DataFrame, name: str, what: str = "column")
     names = list(map(str, frame.columns))
     if name in names:
         return
-    by_case = {n.lower(): n for n in names}
+    by_case = {n.lower(): n for n in names}  # case is a frequent mistake
     close = get_close_matches(name.lower(), by_case, n=3, cutoff=0.6)
     listed = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
     hint = " or ".join(repr(by_case[n]) for n in close)
@@ -384,7 +380,7 @@ def _names(raw: Series, values: Series, written: str) -> Series | None:
     if raw.dtype.kind not in "OU" or getattr(raw.dtype, "categories", None) is not None:
         return None
     cells = [cell.strip() if isinstance(cell, str) else "" for cell in raw]
-    nones = np.array([cell.lower() == "none" for cell in cells])
+    nones = np.array([cell.lower() == "none" for cell in cells])  # missing, or a word
     if written == "words" and nones.sum() > 1:
         return values.astype(object).where(~nones, cells)
     padded = any(cell[:1] == "0" != cell and cell.isdecimal() for cell in cells)
@@ -406,10 +402,8 @@ def _decide(
     if len(names) < 2:
         raise DataError(f"{subject} is {names[0]} in every row; there is nothing to learn")
     if words and task == "regression":
-        raise DataError(
-            f"{subject} contains text such as {names[0]!r}, so it cannot be the target of a "
-            "regression"
-        )
+        example = f"text such as {names[0]!r}"
+        raise DataError(f"{subject} contains {example}, so it cannot be the target of a regression")
     classes = words or task == "classification"
     if not words and task is None:  # many values in few rows are quantities
         most = max(ALWAYS, min(FEW, len(values) / CLASS_ROWS))

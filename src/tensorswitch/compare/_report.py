@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 MOST_CLASSES = 30  # of a confusion matrix
 BARS = 8  # features of an explanation that are shown
-MISSING = "Drawing figures needs matplotlib; install it with: pip install 'tensorswitch[plots]'"
 # The first four are of a palette that is safe for common kinds of colour blindness (Okabe and Ito).
 BLUE, ORANGE, PURPLE, GREY = "#0072b2", "#d55e00", "#cc79a7", "#666666"
 # Of all learners that learn, in the order of the registry.
@@ -109,7 +108,7 @@ def conclusion(comparison: Comparison) -> str:
 
 def _tied(best: Record, other: Record) -> bool:
     """Return whether errors differ by no more than their standard error, if that is known."""
-    spread = math.hypot(*np.nan_to_num([best.spread, other.spread]))
+    spread = math.hypot(*np.nan_to_num([best.spread, other.spread]))  # unknown counts as 0
     return other.error - best.error <= spread
 
 
@@ -162,7 +161,7 @@ def write_report(comparison: Comparison, path: str | Path, command: str = "") ->
         comparison=comparison,
         figures=_figures(comparison) if draws else {},
         explained=_explained(comparison) if draws else None,
-        missing="" if draws else MISSING,
+        draws=draws,
         command=command,
         date=datetime.date.today().isoformat(),
         machine=machine(),
@@ -205,8 +204,7 @@ def _explained(comparison: Comparison) -> dict[str, Any] | None:
             names = predictor.encoder.columns
         alt, title = "mean contribution of each feature", "mean absolute contribution"
         if problem.is_image:
-            shape = problem.rows.shape[1:]
-            image = for_both_schemes(alt, draw_importance_map, importance, shape)
+            image = for_both_schemes(alt, draw_importance_map, importance, problem.rows.shape[1:])
         else:
             image = for_both_schemes(alt, draw_bars, names, importance, title, 2 * BARS, 7)
         pictures = [(problem.row_name(e.row), e, _picture(problem, e, names)) for e in chosen]
@@ -278,6 +276,7 @@ def draw_times(records: list[Record], numbers: bool) -> Figure:
         colour = COLOURS.get(record.learner) or next(others)
         axes.plot(x, y, marker, color=colour, markersize=8, label=record.label, linestyle="none")
     if errors := [factor * r.error for r in shown]:
+        # A bad learner, which may be off the axes, does not squeeze the others.
         top = max(min(max(errors), 4 * float(np.median(errors)) + 1e-9), 1.2 * min(errors) + 1e-9)
         axes.set_ylim(-0.04 * top, 1.15 * top)  # a learner without errors is visible, too
     axes.set(xscale="log", xlabel="seconds", ylabel="1 − R²" if numbers else "test error, %")
@@ -293,7 +292,7 @@ def draw_confusion(counts: np.ndarray, names: Sequence[str]) -> Figure:
     share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
     axes.grid(visible=False)
-    for i, j in np.argwhere(counts):
+    for i, j in np.argwhere(counts):  # zeros stay empty
         colour = "white" if share[i, j] > 0.5 else "#222222"
         axes.text(j, i, f"{counts[i, j]}", ha="center", va="center", color=colour, fontsize=8)
     labels = [_label(name, 14) for name in names]

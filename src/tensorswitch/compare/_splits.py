@@ -33,7 +33,7 @@ def divided(
     if count > len(every):
         raise ValueError(f"{count} folds need as many rows, but there are {len(every)}")
     if time:
-        order = np.argsort(_column(problem, time), kind="stable")
+        order = np.argsort(_column(problem, time), kind="stable")  # ties as in the file
         parts = model_selection.TimeSeriesSplit(count).split(every)
         return [(order[train], order[test]) for train, test in parts]
     target = None if problem.class_names is None else problem.target
@@ -42,7 +42,7 @@ def divided(
     kind, groups = "KFold" if target is None else "StratifiedKFold", None
     options: dict[str, Any] = {"n_splits": count, "random_state": 0}
     if group:
-        groups = np.unique(_column(problem, group), return_inverse=True)[1]
+        groups = np.unique(_column(problem, group), return_inverse=True)[1]  # as numbers
         kind, options["shuffle"] = kind.replace("KFold", "GroupKFold"), True
         if groups.max() + 1 < count:
             found = f"{group!r} has {groups.max() + 1} values"
