@@ -108,10 +108,9 @@ def _watching(records: list[Any]) -> Iterator[Callable[[str, int, int, str], Non
     from tensorswitch._progress import clock
 
     left = {r.learner: r.label for r in records if not r.complete}
-    start = monotonic()
     columns = [TextColumn("{task.description:18}"), BarColumn(20)]
     columns += [TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
-    work = dict.fromkeys(left, 0.0)
+    start, work = monotonic(), dict.fromkeys(left, 0.0)
     with Progress(*columns, console=cli.err, disable=not left) as bars:
         whole = bars.add_task("all learners", total=len(left) or 1, note="")
         tasks: dict[str, Any] = {}

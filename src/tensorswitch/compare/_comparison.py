@@ -247,7 +247,7 @@ def compare(
     learners : str, iterable of str or mapping, optional
         Keys of :data:`LEARNERS`, "all", or a dictionary from names to scikit-learn estimators, in
         which None stands for a learner of the registry. Always predicting the most frequent class,
-        or the mean, is compared as well. By default all learners with ``default``.
+        or the mean, is compared as well. By default those whose ``default`` is true.
     folder : str or Path, default=None
         Output folder, ``compare-NAME`` if None. Results found there are reused.
     settings : mapping of str to mapping, optional

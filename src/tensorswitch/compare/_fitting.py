@@ -86,7 +86,7 @@ def _search(
     grid, counts = learner.search, np.bincount(y) if y.dtype.kind == "i" else None
     if not grid or not FEWEST <= len(y) <= MOST or {*grid} & {*given}:
         return {}
-    if counts is not None and (counts[counts > 0] < 2).any():
+    if counts is not None and 1 in counts:
         return {}  # a class of one row could only be held out
     splitter = ShuffleSplit if counts is None else StratifiedShuffleSplit
     prefix = "" if innermost(model) is model else f"{model.steps[-1][0]}__"

@@ -170,9 +170,10 @@ class Problem:
                 "required; use `compare`, or `train --method` with rr, kernel-ridge or a network"
             )
         train, test = self.split()
-        parts = Parts(self.take(train), self.take(test), None)
         if self.is_table:
             parts = self.parts(train, test)
+        else:
+            parts = Parts(self.take(train), self.take(test), None)
         rows = parts.train, self.target[train], parts.test, self.target[test]
         columns = self.target_name, self.id_name, self.target_written
         return Dataset(self.name, *rows, self.class_names, parts.encoder, *columns)

@@ -151,9 +151,9 @@ def write_report(comparison: Comparison, path: str | Path, command: str = "") ->
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_report(compare("digits", ["linear"], folder), f"{folder}/report.html")
     """
-    blocks: Any = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
-    loader = PackageLoader("tensorswitch.compare")
-    environment = Environment(loader=loader, autoescape=True, **blocks)
+    rules: Any = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
+    files = PackageLoader("tensorswitch.compare")
+    environment = Environment(loader=files, autoescape=True, **rules)
     says = {"conclusion": conclusion, "how_measured": how_measured, "legend": legend}
     environment.globals.update(says, table=table, reason=reason)
     draws = importlib.util.find_spec("matplotlib") is not None
@@ -362,9 +362,8 @@ def draw_heat_maps(image: np.ndarray, maps: list[tuple[str, np.ndarray]]) -> Fig
 
 def _flat(shares: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Add up channels, which are first as in an image of this shape, or last."""
-    if shares.ndim == 2:
-        return shares
-    return shares.sum(0 if shares.shape == tuple(shape) else -1)
+    axis = 0 if shares.shape == tuple(shape) else -1
+    return shares if shares.ndim == 2 else shares.sum(axis)
 
 
 def _short(text: str, most: int) -> str:
