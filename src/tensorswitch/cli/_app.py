@@ -9,7 +9,7 @@ import ast
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import version as installed
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -35,12 +35,8 @@ class _SafeConsole(Console):
     """Console that escapes control characters, since names may come from untrusted files."""
 
     def render_str(self, text: str, **options: Any) -> Text:
-        return super().render_str(printable(text), **options)
-
-
-def printable(text: str) -> str:
-    """Escape control characters except line breaks and tabs."""
-    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+        shown = (c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+        return super().render_str("".join(shown), **options)
 
 
 out = _SafeConsole(markup=False, highlight=False, emoji=False)
@@ -48,29 +44,21 @@ err = _SafeConsole(stderr=True, markup=False, highlight=False, emoji=False)
 say = partial(out.print, soft_wrap=True)  # never wraps paths
 
 
-def option(*names: str, metavar: str | None = None, help: str) -> Any:  # noqa: A002
+def option(metavar: str | None, text: str, *names: str) -> Any:
     """Return an option without its default in the help."""
-    return typer.Option(*names, metavar=metavar, help=help, show_default=False)
+    return typer.Option(*names, metavar=metavar, help=text, show_default=False)
 
 
-Data = Annotated[str, option("--data", "-d", help="Data set, or path of your own [digits].")]
-Target = Annotated[str | None, option(metavar="COLUMN", help="What to predict [label, or last].")]
-Ignore = Annotated[
-    list[str] | None, option(metavar="COLUMNS", help="Not learned from; commas between.")
-]
-Id = Annotated[str | None, option("--id", metavar="COLUMN", help="Names rows; not learned from.")]
-Task = Annotated[str | None, option(help="classification or regression [by the target].")]
-Components = Annotated[
-    int | None, option(metavar="N", help="Principal components of images; 0 for none.")
-]
-Set = Annotated[
-    list[str] | None, option("--set", metavar="NAME=VALUE", help="Parameter of the learner.")
-]
-Sep = Annotated[str | None, option(metavar="CHAR", help="Separator of columns [found].")]
-Decimal = Annotated[str | None, option(metavar="CHAR", help="Decimal mark, . or , [found].")]
-DayFirst = Annotated[
-    bool | None, option("--dayfirst/--monthfirst", help="Order in 3/4/2024 [found].")
-]
+Data = Annotated[str, option(None, "Data set, or path of your own [digits].", "--data", "-d")]
+Target = Annotated[str | None, option("COLUMN", "What to predict [label, or last].")]
+Ignore = Annotated[list[str] | None, option("COLUMNS", "Not learned from; commas between.")]
+Id = Annotated[str | None, option("COLUMN", "Names rows; not learned from.", "--id")]
+Task = Annotated[str | None, option(None, "classification or regression [by the target].")]
+Components = Annotated[int | None, option("N", "Principal components of images; 0 for none.")]
+Set = Annotated[list[str] | None, option("NAME=VALUE", "Parameter of the learner.", "--set")]
+Sep = Annotated[str | None, option("CHAR", "Separator of columns [found].")]
+Decimal = Annotated[str | None, option("CHAR", "Decimal mark, . or , [found].")]
+Day = Annotated[bool | None, option(None, "Order in 3/4/2024 [found].", "--dayfirst/--monthfirst")]
 
 
 def _version(wanted: bool) -> None:
@@ -105,21 +93,15 @@ def stoppable(advice: str = "") -> Iterator[None]:
         raise typer.Exit(STOPPED) from None
 
 
-def reading(sep: str | None, decimal: str | None, dayfirst: bool | None) -> dict[str, Any]:
-    """Return the options for reading tables that were given."""
-    given = {"sep": sep, "decimal": decimal, "dayfirst": dayfirst}
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def load(data: str, target: str | None = None, ignore: Iterable[str] = (), **rest: Any) -> Problem:
+def load(data: str, **options: Any) -> Problem:
     """Load rows and what is to be predicted, exiting quietly on Ctrl-C."""
     from tensorswitch import compare
 
     with stoppable(" while loading data"):
-        return compare.load_problem(data, target=target, ignore=list(ignore), **rest)
+        return compare.load_problem(data, **options)
 
 
-def describe(problem: Problem) -> str:
+def describe(problem: Problem, components: int | None = None) -> str:
     """Return size, kind and task of a problem in one line, and what was decided below it."""
     rows: Any = problem.rows
     if problem.is_table:
@@ -129,7 +111,9 @@ def describe(problem: Problem) -> str:
         kind = f"images of {shape}" if problem.is_image else f"rows of {shape} features"
     classes = "" if problem.class_names is None else f" of {len(problem.class_names)} classes"
     first = f"{problem.name}: {len(problem):,} {kind}, {problem.task}{classes}"
-    return "\n  ".join([first, *problem.notes])
+    unused = "--components is not used: columns of tables are not projected"
+    more = [unused] if components and problem.is_table else []
+    return "\n  ".join([first, *problem.notes, *more])
 
 
 def parameters(given: Iterable[str] | None) -> dict[str, Any]:
@@ -139,13 +123,10 @@ def parameters(given: Iterable[str] | None) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not (name.strip() and equals):
             raise ValueError(f"--set needs NAME=VALUE, got {text!r}")
-        words = {"true": True, "false": False, "none": None}
-        try:
-            found[name.strip()] = words.get(value.lower(), value)
-            if value.lower() not in words:
-                found[name.strip()] = ast.literal_eval(value)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            pass  # a word
+        found[name.strip()] = value
+        is_name = value.lower() in ("true", "false", "none")
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):  # where it is a word
+            found[name.strip()] = ast.literal_eval(value.capitalize() if is_name else value)
     return found
 
 
@@ -154,9 +135,8 @@ def measures(metrics: dict[str, Any]) -> str:
     from tensorswitch.compare._metrics import number
 
     if "r2" in metrics:
-        return (
-            f"R² {metrics['r2']:.4f}, RMSE {number(metrics['rmse'])}, MAE {number(metrics['mae'])}"
-        )
+        rmse, mae = number(metrics["rmse"]), number(metrics["mae"])
+        return f"R² {metrics['r2']:.4f}, RMSE {rmse}, MAE {mae}"
     loss = f", log-loss {metrics['log_loss']:.4f}" if "log_loss" in metrics else ""
     balanced = f"balanced accuracy {100 * metrics['balanced_accuracy']:.2f} %"
     return f"accuracy {100 * metrics['accuracy']:.2f} %, {balanced}{loss}"

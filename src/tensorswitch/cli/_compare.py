@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Annotated, Any
 
 import typer
@@ -25,62 +25,46 @@ def compare(
     ignore: cli.Ignore = None,
     id_column: cli.Id = None,
     task: cli.Task = None,
-    methods: Annotated[
-        str | None, cli.option(metavar="NAMES", help="all, or some with commas [a few].")
-    ] = None,
+    methods: Annotated[str | None, cli.option("NAMES", "all, or some with commas [a few].")] = None,
     settings: Annotated[
         list[str] | None,
-        cli.option("--set", metavar="LEARNER.NAME=VALUE", help="Parameter of a learner."),
+        cli.option("LEARNER.NAME=VALUE", "Parameter of a learner.", "--set"),
     ] = None,
-    folds: Annotated[int | None, cli.option(metavar="N", help="Cross-validate in N folds.")] = None,
-    repeats: Annotated[int, cli.option(metavar="N", help="Draw the folds N times.")] = 1,
-    group: Annotated[
-        str | None, cli.option(metavar="COLUMN", help="Keeps its values within one fold.")
-    ] = None,
-    time_column: Annotated[
-        str | None, cli.option("--time", metavar="COLUMN", help="Tests on later rows.")
-    ] = None,
+    folds: Annotated[int | None, cli.option("N", "Cross-validate in N folds.")] = None,
+    repeats: Annotated[int, cli.option("N", "Draw the folds N times.")] = 1,
+    group: Annotated[str | None, cli.option("COLUMN", "Keeps its values within one fold.")] = None,
+    time: Annotated[str | None, cli.option("COLUMN", "Tests on later rows.")] = None,
     components: cli.Components = None,
-    seed: Annotated[int, cli.option(metavar="N", help="Seed of all learners.")] = 0,
+    seed: Annotated[int, cli.option("N", "Seed of all learners.")] = 0,
     folder: Annotated[
-        Path | None, cli.option("--out", "-o", help="Folder; what is done there is kept.")
+        Path | None, cli.option(None, "Folder; what is done there is kept.", "--out", "-o")
     ] = None,
     sep: cli.Sep = None,
     decimal: cli.Decimal = None,
-    dayfirst: cli.DayFirst = None,
+    dayfirst: cli.Day = None,
 ) -> None:
     """Compare learners on your data; print a table and write report.html."""
     from tensorswitch._files import make_folder
     from tensorswitch.compare import compare as run
     from tensorswitch.compare import write_report
-    from tensorswitch.compare._comparison import model_path
 
-    options = {"id_column": id_column, "task": task, **cli.reading(sep, decimal, dayfirst)}
-    problem = cli.load(data, target, [n for n in ignore or () if n != group], **options)
+    ignored = [name for name in ignore or () if name != group]  # groups are needed for the folds
+    columns = {"target": target, "ignore": ignored, "id_column": id_column}
+    form = {"sep": sep, "decimal": decimal, "dayfirst": dayfirst}
+    problem = cli.load(data, task=task, **columns, **form)
     given: dict[str, dict[str, Any]] = {}
     for name, value in cli.parameters(settings).items():
         learner, dot, parameter = name.partition(".")
         if not dot:
             raise ValueError(f"--set of compare needs LEARNER.NAME=VALUE, got {name!r}")
         given.setdefault(learner, {})[parameter] = value
-    result = run(  # what is wrong is said before anything is written
-        problem,
-        methods,
-        folder,
-        settings=given,
-        folds=folds,
-        repeats=repeats,
-        group=group,
-        time=time_column,
-        components=components,
-        seed=seed,
-        run=False,
-    )
+    how: dict[str, Any] = {"folds": folds, "repeats": repeats, "group": group, "time": time}
+    how |= {"settings": given, "components": components, "seed": seed}
+    # What is wrong is said before anything is written.
+    result = run(problem, methods, folder, **how, run=False)
     folder = result.folder
     make_folder(folder)
-    cli.say(cli.describe(problem))
-    if components and problem.is_table:
-        cli.say("  --components is not used: columns of tables are not projected")
+    cli.say(cli.describe(problem, components))
     if group:
         cli.say(f"  {group!r} keeps rows together and is not learned from")
     _say_what_is_done(result.records, folder)
@@ -90,19 +74,15 @@ def compare(
     _show(result)
     write_report(result, folder / "report.html", shlex.join(["tensorswitch", *sys.argv[1:]]))
     cli.say(f"Report: {folder / 'report.html'}")
-    own = next((r for r in result.ranked if model_path(folder, r).exists()), None)
+    own = next((r for r in result.ranked if result.model_path(r).exists()), None)
     if own is not None and data != problem.name:
-        same = {"--target": problem.target_name, "--id": id_column, "--task": task}
-        same |= {"--sep": sep, "--decimal": decimal}
-        words = [word for name, value in same.items() if value for word in (name, value)]
-        words += [
-            word
-            for name in (*(ignore or ()), *([group] if group else []))
-            for word in ("--ignore", name)
-        ]
+        same = [("--data", data), ("--target", problem.target_name), ("--id", id_column)]
+        same += [("--task", task), ("--sep", sep), ("--decimal", decimal)]
+        same += [("--ignore", name) for name in (*(ignore or ()), group)]
+        words = [word for name, value in same if value for word in (name, value)]
         if dayfirst is not None:
             words.append("--dayfirst" if dayfirst else "--monthfirst")
-        command = ["train", "--data", data, *words, "--method", own.learner, "--out", "run"]
+        command = ["train", *words, "--method", own.learner, "--out", "run"]
         cli.say(f"Next: tensorswitch {shlex.join(command)}; tensorswitch predict run NEW_FILE")
     if result.failed:
         raise typer.Exit(1)
@@ -112,8 +92,8 @@ def _say_what_is_done(records: list[Any], folder: Path) -> None:
     """Print which results already exist."""
     done = [r for r in records if r.complete]
     if len(done) == len(records):
-        dates = sorted(r.made.get("date", "")[:16].replace("T", " ") for r in done)
-        when = f"an earlier run ({dates[-1]})"
+        last = max(r.made.get("date", "")[:16] for r in done).replace("T", " ")
+        when = f"an earlier run ({last})"
         cli.say(f"All {len(done)} results are from {when}; delete {folder} to repeat it")
     elif done or any(r.results for r in records):
         many = f"{len(done)} of {len(records)} learners"
@@ -127,31 +107,25 @@ def _watching(records: list[Any]) -> Iterator[Callable[[str, int, int, str], Non
     """Show a bar for the running learner, and one for all with the remaining time."""
     from tensorswitch._progress import clock
 
-    left = [r for r in records if not r.complete]
-    start = time.monotonic()
-    columns = [
-        TextColumn("{task.description:18}"),
-        BarColumn(20),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-    ]
-    labels = {r.learner: r.label for r in records}
-    work = {r.learner: 0.0 for r in left}
+    left = {r.learner: r.label for r in records if not r.complete}
+    columns = [TextColumn("{task.description:18}"), BarColumn(20)]
+    columns += [TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
+    start, work = monotonic(), dict.fromkeys(left, 0.0)
     with Progress(*columns, console=cli.err, disable=not left) as bars:
         whole = bars.add_task("all learners", total=len(left) or 1, note="")
         tasks: dict[str, Any] = {}
 
         def watch(learner: str, done: int, total: int, note: str) -> None:
-            if learner not in work:
+            if learner not in left:
                 return
             if learner not in tasks:
-                tasks[learner] = bars.add_task(labels[learner], total=None, note=note)
+                tasks[learner] = bars.add_task(left[learner], total=None, note=note)
             finished = done >= total
             # A single fit reports no progress, so its bar pulses.
             known = total if total > 1 or finished else None
             bars.update(tasks[learner], total=known, completed=done, note=note)
             work[learner] = done / total
-            spent, share = time.monotonic() - start, sum(work.values()) / len(work)
+            spent, share = monotonic() - start, sum(work.values()) / len(work)
             rest = f"about {clock(spent / share * (1 - share))} left" if share else ""
             bars.update(whole, completed=sum(work.values()), note="" if share >= 1 else rest)
             if finished:
@@ -162,30 +136,20 @@ def _watching(records: list[Any]) -> Iterator[Callable[[str, int, int, str], Non
 
 def _show(result: Any) -> None:
     """Print the table with its conclusion, legend, warnings and the reasons of failures."""
-    from tensorswitch.compare._report import (
-        cells,
-        conclusion,
-        header,
-        how_measured,
-        legend,
-        reason,
-        warnings_of,
-    )
+    from tensorswitch.compare._report import conclusion, how_measured, legend, remarks, table
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    names, rows = header(result), cells(result)
+    shown = Table(box=SIMPLE_HEAD, pad_edge=False)
+    names, rows = table(result)
     if not any(row[-1] for row in rows):  # there are no notes
         names, rows = names[:-1], [row[:-1] for row in rows]
     for i, name in enumerate(names):
         side: Any = "left" if i == 0 or name == "note" else "right"
-        table.add_column(name, justify=side, no_wrap=name != "note")
+        shown.add_column(name, justify=side, no_wrap=name != "note")
     for row in rows:
-        table.add_row(*row)
-    cli.out.print(table)
-    for record in result.failed:
-        cli.say(reason(record))
-    for warning in warnings_of(result):
-        cli.say(warning)
+        shown.add_row(*row)
+    cli.out.print(shown)
+    for remark in remarks(result):
+        cli.say(remark)
     cli.out.print(conclusion(result), style="bold")
     cli.out.print(f"({how_measured(result)})")
     for name, text in legend(result).items():

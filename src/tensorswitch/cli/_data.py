@@ -32,7 +32,7 @@ def data_list() -> None:
 def data_fetch(
     name: str,
     extra: Annotated[
-        bool, typer.Option("--extra", help="Include the extra images of SVHN.")
+        bool, cli.option(None, "Include the extra images of SVHN.", "--extra")
     ] = False,
 ) -> None:
     """Download a data set, verify its checksums and print its location."""
@@ -47,22 +47,20 @@ def data_info(
     target: cli.Target = None,
     sep: cli.Sep = None,
     decimal: cli.Decimal = None,
-    dayfirst: cli.DayFirst = None,
+    dayfirst: cli.Day = None,
 ) -> None:
     """Show the size and shape of a data set and the rows of each class."""
     import numpy as np
 
-    problem = cli.load(name, target, **cli.reading(sep, decimal, dayfirst))
+    problem = cli.load(name, target=target, sep=sep, decimal=decimal, dayfirst=dayfirst)
     cli.say(cli.describe(problem))
-    if problem.class_names is None:
+    names = problem.class_names
+    if names is None:
         least, middle, most = np.quantile(problem.target, [0, 0.5, 1])
         cli.say(f"{problem.target_name}: {least:.10g} to {most:.10g}, median {middle:.10g}")
         return
     table = Table("class", "training", "test")
-    counts = [
-        np.bincount(problem.target[rows], minlength=len(problem.class_names))
-        for rows in problem.split()
-    ]
-    for label, *rows in zip(problem.class_names, *counts, strict=True):
+    counts = [np.bincount(problem.target[rows], minlength=len(names)) for rows in problem.split()]
+    for label, *rows in zip(names, *counts, strict=True):
         table.add_row(label, *map(str, rows))
     cli.out.print(table)

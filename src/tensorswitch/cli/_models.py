@@ -10,7 +10,7 @@ from rich.table import Table
 
 from tensorswitch.cli import _app as cli
 
-MODEL = "model.safetensors"
+RUN, MODEL = Path("run"), "model.safetensors"
 MOST_CLASSES = 20  # of a confusion matrix in the terminal
 
 
@@ -22,19 +22,17 @@ def train(
     id_column: cli.Id = None,
     task: cli.Task = None,
     method: Annotated[
-        str, cli.option(metavar="LEARNER", help="One of those of compare [kernel-ridge].")
+        str, cli.option("LEARNER", "One of those of compare [kernel-ridge].")
     ] = "kernel-ridge",
     settings: cli.Set = None,
     holdout: Annotated[
         bool, typer.Option("--holdout", help="Do not fit again to the rows tested on.")
     ] = False,
     components: cli.Components = None,
-    folder: Annotated[Path, cli.option("--out", "-o", help="Folder of the model [run].")] = Path(
-        "run"
-    ),
+    folder: Annotated[Path, cli.option(None, "Folder of the model [run].", "--out", "-o")] = RUN,
     sep: cli.Sep = None,
     decimal: cli.Decimal = None,
-    dayfirst: cli.DayFirst = None,
+    dayfirst: cli.Day = None,
 ) -> None:
     """Train a model, test it on three tenths of the rows, and fit it to all of them.
 
@@ -45,25 +43,21 @@ def train(
     from tensorswitch.compare._fitting import only_class
     from tensorswitch.compare._report import seconds
 
-    given = cli.parameters(settings)
-    options = {"id_column": id_column, "task": task, **cli.reading(sep, decimal, dayfirst)}
-    problem = cli.load(data, target, ignore or (), **options)
-    cli.say(cli.describe(problem))
-    if components and problem.is_table:
-        cli.say("  --components is not used: columns of tables are not projected")
+    given: dict[str, Any] = {"settings": cli.parameters(settings), "components": components}
+    columns = {"target": target, "ignore": ignore or (), "id_column": id_column}
+    form = {"sep": sep, "decimal": decimal, "dayfirst": dayfirst}
+    problem = cli.load(data, task=task, **columns, **form)
+    cli.say(cli.describe(problem, components))
     before = (folder / MODEL).exists()
     with cli.stoppable(), progress_bar(method, cli.err.is_terminal):
-        _, result = run(
-            problem, method, folder, holdout=holdout, settings=given, components=components
-        )
+        _, result = run(problem, method, folder, holdout=holdout, **given)
     train_rows, test_rows = problem.split()
     note = f" ({result.note})" if result.note else ""
     if only := only_class([result], problem.class_names):
         cli.say(f"warning: {method} predicts {only}, whatever the row")
-    cli.say(
-        f"{method}{note}: {cli.measures(result.metrics)} on {len(test_rows):,} test rows, "
-        f"fitted to {len(train_rows):,} in {seconds(result.fit_seconds)} s"
-    )
+    fitted = f"fitted to {len(train_rows):,} in {seconds(result.fit_seconds)} s"
+    what = f"{cli.measures(result.metrics)} on {len(test_rows):,} test rows"
+    cli.say(f"{method}{note}: {what}, {fitted}")
     if not holdout:
         cli.say(f"Fitted again to all {len(problem):,} rows")
     cli.say(f"Model: {folder / MODEL}" + (", in place of an earlier one" if before else ""))
@@ -72,13 +66,9 @@ def train(
 Model = Annotated[
     Path, typer.Argument(help="A model.safetensors, or the folder of `tensorswitch train`.")
 ]
-Rows = Annotated[
-    str,
-    typer.Argument(
-        help="A table, an .npy or .npz file, a picture, a folder of pictures, or a data set, of "
-        "which the test rows are used."
-    ),
-]
+_files = "A table, an .npy or .npz file, a picture, a folder of pictures"
+_sets = "or a data set, of which the test rows are used."
+Rows = Annotated[str, typer.Argument(help=f"{_files}, {_sets}")]
 
 
 @cli.app.command()
@@ -86,7 +76,7 @@ def predict(
     model: Model,
     data: Rows,
     target: Annotated[
-        Path | None, cli.option("--out", "-o", help="CSV file for the predictions.")
+        Path | None, cli.option(None, "CSV file for the predictions.", "--out", "-o")
     ] = None,
     id_column: cli.Id = None,
     sep: cli.Sep = None,
@@ -146,12 +136,10 @@ def _predictions(
     found, rows = predict_rows(load_predictor(model), data, id_column, sep)
     if need_truth and found.truth is None:
         raise ValueError(f"{data} does not have the target in every row; use `predict` instead")
-    for note in rows.notes:
-        cli.err.print(f"note: {note}", soft_wrap=True)
+    notes = [*rows.notes]
     if found.unknown:
-        cli.err.print(
-            f"note: the model does not know the classes {', '.join(found.unknown)} of {data}; "
-            "their rows count as errors",
-            soft_wrap=True,
-        )
+        strangers = f"the model does not know the classes {', '.join(found.unknown)} of {data}"
+        notes.append(f"{strangers}; their rows count as errors")
+    for note in notes:
+        cli.err.print(f"note: {note}", soft_wrap=True)
     return found, rows

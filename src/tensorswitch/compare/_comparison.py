@@ -11,85 +11,25 @@ import hashlib
 import json
 import math
 import platform
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import joblib
 import numpy as np
 import torch
-from sklearn import model_selection
 
-from tensorswitch._checks import check_positive, check_seed
+from tensorswitch._checks import check_seed
 from tensorswitch._files import make_folder, only_one, write_text
 from tensorswitch.compare._fitting import Result, default_components, fit_learner
-from tensorswitch.compare._learners import BASELINES, Learner, Setting, build, chosen_learners
+from tensorswitch.compare._learners import BASELINES, Learner, build, chosen_learners
 from tensorswitch.compare._predictor import can_save
 from tensorswitch.compare._problem import Parts, Problem, load_problem
+from tensorswitch.compare._splits import FOLDS, Split, divided
 
 MODELS = "models"
-FOLDS = 5
-Split = tuple[np.ndarray, np.ndarray]
 Watch = Callable[[str, int, int, str], None]
-
-
-def divided(
-    problem: Problem, folds: int | None, repeats: int, group: str | None, time: str | None
-) -> list[Split]:
-    """Return training and test rows of each fold, by one of scikit-learn's splitters."""
-    count, every = folds or FOLDS, np.arange(len(problem))
-    check_positive(repeats=repeats)
-    if count < 2:
-        raise ValueError(f"folds must be at least 2, got {folds}")
-    if (group and time) or (repeats > 1 and (group or time)):
-        raise ValueError("group, time and repeats exclude each other")
-    if not (folds or repeats > 1 or group or time):
-        return problem.splits()
-    if count > len(every):
-        raise ValueError(f"{count} folds need as many rows, but there are {len(every)}")
-    if time:
-        order = np.argsort(_column(problem, time), kind="stable")
-        parts = model_selection.TimeSeriesSplit(count).split(every)
-        return [(order[train], order[test]) for train, test in parts]
-    target = None if problem.class_names is None else problem.target
-    groups, kind = None, "KFold" if target is None else "StratifiedKFold"
-    options: dict[str, Any] = {"n_splits": count, "random_state": 0}
-    if group:
-        groups = np.unique(_column(problem, group), return_inverse=True)[1]
-        kind = "GroupKFold" if target is None else "StratifiedGroupKFold"
-        options["shuffle"] = True
-        if groups.max() + 1 < count:
-            found = f"{group!r} has {groups.max() + 1} values"
-            raise ValueError(f"{count} folds need as many groups, but {found}")
-    else:
-        if target is not None and np.bincount(target).max() < count:
-            target, kind = None, "KFold"
-        kind, options["n_repeats"] = f"Repeated{kind}", repeats
-    splitter = getattr(model_selection, kind)(**options)
-    with warnings.catch_warnings():  # classes of fewer rows are in some of the folds
-        warnings.simplefilter("ignore", UserWarning)
-        return list(splitter.split(every, target, groups))
-
-
-def _column(problem: Problem, name: str) -> np.ndarray:
-    """Return a column as numbers, dates or text, which can be compared."""
-    if not problem.is_table:
-        raise ValueError(f"{problem.name} is not a table, so there is no column {name!r}")
-    if name == problem.id_name and problem.row_names is not None:
-        return np.array(problem.row_names)
-    frame: Any = problem.rows
-    if name in frame.columns:
-        values: np.ndarray = frame[name].to_numpy()
-        return values if values.dtype.kind in "fiubM" else values.astype(str)
-    if f"{name!r} numbers the rows and is left out" in problem.notes:
-        return np.arange(len(problem))
-    if name in problem.ignored:
-        raise ValueError(f"{name!r} is left out of the rows, so it cannot divide them")
-    known = ", ".join(map(str, frame.columns))
-    raise ValueError(f"{problem.name} has no column {name!r}; expected one of {known}")
 
 
 def machine() -> dict[str, Any]:
@@ -133,10 +73,8 @@ class Record:
                 raise TypeError("errors must be numbers")
             self.made = dict(content["made"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise ValueError(
-                f"{path} is not a valid result of a comparison ({error}); "
-                "delete it to run the learner again"
-            ) from error
+            what = f"{path} is not a valid result of a comparison ({error})"
+            raise ValueError(f"{what}; delete it to run the learner again") from error
         return self
 
     def write(self, folder: Path) -> None:
@@ -162,8 +100,7 @@ class Record:
 
     def mean(self, measure: str) -> float:
         """Return the mean of a measure over the splits where it is defined, or NaN."""
-        known = self._known(measure)
-        return float(np.mean(known)) if known else math.nan
+        return float(np.mean(self._known(measure) or math.nan))
 
     def _known(self, measure: str) -> list[float]:
         values = (r.metrics.get(measure) for r in self.results)
@@ -176,14 +113,14 @@ class Record:
         if len(errors) > 1:
             return float(np.std(errors, ddof=1) / math.sqrt(len(errors)))
         if self.results and "confusion" in self.results[0].metrics:
-            rows = int(np.sum(self.results[0].metrics["confusion"]))
+            rows = int(np.sum(self.results[0].metrics["confusion"]))  # of a binomial share
             return math.sqrt(max(self.error * (1 - self.error), 0.0) / rows)
         return math.nan
 
     @property
     def seconds(self) -> float:
         """Mean time of a fit."""
-        return float(np.mean([r.fit_seconds for r in self.results])) if self.results else math.nan
+        return float(np.mean([r.fit_seconds for r in self.results] or math.nan))
 
     @property
     def summary(self) -> str:
@@ -197,11 +134,6 @@ class Record:
         return f"{100 * self.mean('error'):.1f} % error"
 
 
-def model_path(folder: Path, record: Record) -> Path:
-    """Return where the model of the first split is, if it is of this library."""
-    return folder / MODELS / f"{record.name}.safetensors"
-
-
 @dataclass
 class Comparison:
     """Results of several learners on one problem.
@@ -213,7 +145,7 @@ class Comparison:
     learners : dict of str to Learner
         The learners by name.
     records : list of Record
-        One record per learner.
+        One for each learner.
     splits : list of tuple of ndarray
         Training and test rows.
     folder : Path
@@ -251,13 +183,14 @@ class Comparison:
         """The records of learners that failed."""
         return [r for r in self.records if r.failure is not None]
 
+    def model_path(self, record: Record) -> Path:
+        """Return where the model of the first split of a record is, if it is of this library."""
+        return self.folder / MODELS / f"{record.name}.safetensors"
+
     def run(self, watch: Watch | None = None) -> None:
         """Run what is not done, writing each record after each fold.
 
-        Parameters
-        ----------
-        watch : callable, optional
-            Called as ``watch(name, done, total, note)`` before and after every fit.
+        ``watch(name, done, total, note)`` is called before and after every fit.
         """
         make_folder(self.folder / MODELS)
         tell = watch or (lambda *_: None)
@@ -266,37 +199,29 @@ class Comparison:
             for record in self.records:
                 tell(record.learner, len(record.results), record.folds, record.summary)
                 if not record.complete:
-                    self._run(record, partial(tell, record.learner), encoded)
+                    self._run(record, tell, encoded)
                 tell(record.learner, record.folds, record.folds, record.summary)
 
-    def _run(
-        self, record: Record, tell: Callable[[int, int, str], None], encoded: dict[int, Parts]
-    ) -> None:
-        given = self.about["settings"].get(record.learner, {})
+    def _run(self, record: Record, tell: Watch, encoded: dict[int, Parts]) -> None:
+        name, problem, about = record.learner, self.problem, self.about
+        given = about["settings"].get(name, {}), about["seed"]
         record.failure = None
         for fold in range(len(record.results), record.folds):
+            split = self.splits[fold]
             try:
-                if fold not in encoded:
-                    components = self.about["components"]
-                    encoded[fold] = self.problem.parts(*self.splits[fold], components)
-                predictor, result = fit_learner(
-                    record.learner,
-                    self.learners[record.learner],
-                    self.problem,
-                    self.splits[fold],
-                    given,
-                    self.about["seed"],
-                    encoded[fold],
-                )
+                if fold not in encoded:  # learners share what is encoded
+                    encoded[fold] = problem.parts(*split, about["components"])
+                learner, parts = self.learners[name], encoded[fold]
+                predictor, result = fit_learner(name, learner, problem, split, parts, *given)
                 if fold == 0 and can_save(predictor.model):
-                    predictor.save(model_path(self.folder, record))
+                    predictor.save(self.model_path(record))
             except Exception as reason:
                 record.failure = f"{type(reason).__name__}: {reason}"
                 record.write(self.folder)
                 return
             record.results.append(result)
             record.write(self.folder)
-            tell(fold + 1, record.folds, record.summary)
+            tell(name, fold + 1, record.folds, record.summary)
 
 
 def compare(
@@ -318,12 +243,11 @@ def compare(
     Parameters
     ----------
     data : str, Path, Problem or Dataset
-        Name or path of data, or the data.
+        Name or path of data as in :func:`load_problem`, or the data.
     learners : str, iterable of str or mapping, optional
         Keys of :data:`LEARNERS`, "all", or a dictionary from names to scikit-learn estimators, in
         which None stands for a learner of the registry. Always predicting the most frequent class,
-        or the mean, is compared as well. By default a linear model, a forest, boosting, kernel
-        ridge regression, ridge regression and, for images, a convolution.
+        or the mean, is compared as well. By default those whose ``default`` is true.
     folder : str or Path, default=None
         Output folder, ``compare-NAME`` if None. Results found there are reused.
     settings : mapping of str to mapping, optional
@@ -337,23 +261,16 @@ def compare(
     time : str, optional
         Column that rows are ordered by: test rows are later than training rows.
     components : int, optional
-        Principal components of images and arrays; 0 keeps all numbers. By default 64 if there are
-        more than 128 numbers in a row.
+        Principal components of images and arrays, 0 for none. By default 64 of more than 128.
     seed : int, default=0
         Seed of all learners.
     run : bool, default=True
-        Whether to fit what is not done, as :meth:`Comparison.run` does; otherwise nothing is
-        written.
+        Whether to fit what is not done; otherwise nothing is written until :meth:`Comparison.run`.
 
     Returns
     -------
     Comparison
         The results of all learners.
-
-    Raises
-    ------
-    ValueError
-        If a learner, a column or a parameter is unknown, or another process uses ``folder``.
 
     Examples
     --------
@@ -366,20 +283,19 @@ def compare(
     >>> found.ranked[-1].label
     'most frequent class'
     """
-    problem = data
-    if not isinstance(data, Problem):
-        is_path = isinstance(data, str | Path)
-        problem = load_problem(data) if is_path else Problem.from_dataset(data)
+    problem = load_problem(data) if isinstance(data, str | Path) else data
+    if not isinstance(problem, Problem):
+        problem = Problem.from_dataset(problem)
     splits = divided(problem, folds, repeats, group, time)
     how = f"{folds or len(splits)}-fold cross-validation"
     if time:
         how = f"{len(splits)} folds, each tested on rows that are later in {time!r}"
     elif group:
         how += f" with no value of {group!r} on both sides"
-        frame: Any = problem.rows
-        if group in frame.columns:
-            rows = frame.drop(columns=[group])
-            problem = replace(problem, rows=rows, ignored=(*problem.ignored, group))
+        rows: Any = problem.rows
+        if group in rows:
+            rows, ignored = rows.drop(columns=[group]), (*problem.ignored, group)
+            problem = replace(problem, rows=rows, ignored=ignored)
     elif repeats > 1:
         how = f"{repeats} times {folds or FOLDS}-fold cross-validation"
     folder = Path(f"compare-{problem.name}" if folder is None else folder)
@@ -388,17 +304,16 @@ def compare(
     if strangers := [name for name in given if name not in chosen]:
         raise ValueError(f"settings of {', '.join(strangers)}, which are not compared")
     about = {"components": default_components(problem, components), "seed": check_seed(seed)}
-    setting = Setting(problem.task, len(splits[0][0]), problem.is_image, seed)
     digest = hashlib.blake2b(digest_size=8)
     for part in (part for split in splits for part in split):
-        digest.update(part.astype(np.int64).tobytes())
+        digest.update(part.astype(np.int64).tobytes())  # the same on all systems
     same = {"data": problem.fingerprint, "splits": digest.hexdigest(), **about}
     records = []
     for name, learner in chosen.items():
-        parameters = build(learner, setting, given.get(name, {})).get_params()
-        of = {**same, "parameters": {k: repr(v) for k, v in parameters.items()}}
+        model = build(learner, problem, len(splits[0][0]), given.get(name, {}), seed)
+        of = {**same, "parameters": {k: repr(v) for k, v in model.get_params().items()}}
         key = json.dumps([name, of, len(splits)], sort_keys=True).encode()
-        word = "".join(c if c.isalnum() or c in "-+" else "_" for c in name)
+        word = "".join(c if c.isalnum() or c in "-+" else "_" for c in name)  # for a file
         stem = f"{problem.name}-{word}-{hashlib.blake2b(key, digest_size=6).hexdigest()}"
         empty = Record(stem, name, learner.label, learner.about, learner.own, of, len(splits))
         records.append(empty.read(folder))

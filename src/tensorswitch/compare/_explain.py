@@ -20,18 +20,16 @@ BLOCK = 50  # rows that are explained at a time
 class Example:
     """A test row, what was predicted for it, and why.
 
-    ``correct`` is whether the prediction is right or, for a regression, the target is within its
-    interval; ``shares`` are contributions to it, ``against`` those to the right class, if another
-    one was predicted.
+    ``shares`` are contributions to the prediction, ``against`` those to the right class.
     """
 
     row: int
     predicted: str
     target: str
     confidence: float | None
-    correct: bool
+    correct: bool  # or, for a regression, whether the target is within the interval
     shares: np.ndarray
-    against: np.ndarray | None
+    against: np.ndarray | None  # if another class was predicted
 
 
 def examples(
@@ -43,32 +41,25 @@ def examples(
     a regression, and rows that are typical.
     """
     test = np.random.default_rng(0).permutation(test)[:ROWS]
-    rows = take(problem, test)
-    predictions = predictor.predict(rows)
+    predictions = predictor.predict(problem.take(test))
     chosen = _choose(problem.target[test], predictions)
     total: Any = 0.0
     for start in range(0, len(test), BLOCK):  # with many classes, all rows would take gigabytes
         part = test[start : start + BLOCK]
-        total = total + len(part) * predictor.explain(take(problem, part)).importance
-    found = predictor.explain(take(problem, test[chosen]))
+        total = total + len(part) * predictor.explain(problem.take(part)).importance
+    found = predictor.explain(problem.take(test[chosen]))
     made = [
-        _example(problem, predictor, predictions, found.contributions[i], int(test[place]), place)
-        for i, place in enumerate(chosen)
+        _example(int(test[i]), problem.target[test[i]], i, predictor, predictions, shares)
+        for i, shares in zip(chosen, found.contributions, strict=True)
     ]
     return made, np.asarray(total / len(test))
-
-
-def take(problem: Problem, places: np.ndarray) -> Any:
-    """Return some of the raw rows."""
-    return problem.rows.take(places) if problem.is_table else problem.rows[places]
 
 
 def _choose(truth: np.ndarray, predictions: Predictions) -> np.ndarray:
     half = EXAMPLES // 2
     if predictions.class_names is None:
-        distance = np.abs(predictions.labels - truth)
-        order = np.argsort(-distance, kind="stable")
-        middle = max(half, len(order) // 2)
+        order = np.argsort(-np.abs(predictions.labels - truth), kind="stable")
+        middle = max(half, len(order) // 2)  # errors of typical size
         return np.concatenate([order[:half], order[middle : middle + half]])
     wrong = np.flatnonzero(predictions.codes != truth)
     if predictions.confidence is not None:
@@ -82,14 +73,9 @@ def _choose(truth: np.ndarray, predictions: Predictions) -> np.ndarray:
 
 
 def _example(
-    problem: Problem,
-    predictor: Predictor,
-    predictions: Predictions,
-    shares: np.ndarray,
-    row: int,
-    place: int,
+    row: int, truth: Any, place: int, predictor: Predictor, predictions: Predictions, shares: Any
 ) -> Example:
-    truth = problem.target[row]
+    """Return the example of a row, which is at some place among the predictions."""
     if predictions.class_names is None:
         value, low, high = predictions.labels[place], predictions.low, predictions.high
         within = low is None or high is None or low[place] <= truth <= high[place]
@@ -97,13 +83,9 @@ def _example(
     assert predictions.codes is not None
     code, names = int(predictions.codes[place]), predictions.class_names
     confidence = None if predictions.confidence is None else float(predictions.confidence[place])
-    known = [int(label) for label in predictor.model.classes_]
-    learned = code != truth and int(truth) in known
-    against = _of_class(shares, known.index(int(truth))) if learned else None
-    own = _of_class(shares, known.index(code))
-    return Example(row, names[code], names[int(truth)], confidence, code == truth, own, against)
-
-
-def _of_class(shares: np.ndarray, code: int) -> np.ndarray:
-    """Return the contributions to a class; two classes share one output."""
-    return shares[code] if len(shares) > 1 else shares[0] if code == 1 else -shares[0]
+    if len(shares) == 1:  # two classes share one output
+        shares = np.concatenate([-shares, shares])
+    of_class = dict(zip(map(int, predictor.model.classes_), shares, strict=True))
+    against = of_class.get(int(truth)) if code != truth else None
+    right = code == truth
+    return Example(row, names[code], names[int(truth)], confidence, right, of_class[code], against)

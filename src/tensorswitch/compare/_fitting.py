@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,26 +16,10 @@ from sklearn.model_selection import GridSearchCV, ShuffleSplit, StratifiedShuffl
 
 from tensorswitch._checks import check_positive, check_seed
 from tensorswitch._files import make_folder, only_one
-from tensorswitch.compare._learners import (
-    LEARNERS,
-    Learner,
-    Setting,
-    build,
-    innermost,
-    named,
-)
-from tensorswitch.compare._metrics import classification_metrics, regression_metrics
-from tensorswitch.compare._predictor import (
-    MODEL,
-    Interval,
-    Predictor,
-    RawImages,
-    can_save,
-    decisions,
-    numbers_of,
-)
+from tensorswitch.compare._learners import LEARNERS, Learner, build, innermost, named
+from tensorswitch.compare._predictor import MODEL, Predictor, RawImages, can_save, measure
 from tensorswitch.compare._problem import Parts, Problem
-from tensorswitch.linear._calibration import Calibration
+from tensorswitch.compare._splits import Split
 
 MANY_FEATURES, COMPONENTS = 128, 64  # images of more pixels are projected
 VALIDATION, FEWEST, MOST = 0.2, 50, 5_000  # share of the rows for a search, and for how many
@@ -53,60 +37,46 @@ class Result:
 
 def default_components(problem: Problem, components: int | None) -> int | None:
     """Return how many principal components rows are projected on; given as 0, none."""
-    if problem.is_table:
-        return None  # columns are not projected
+    if problem.is_table or components == 0:  # columns are not projected
+        return None
     if components is not None:
-        if components:
-            check_positive(components=components)
-        return components or None
+        check_positive(components=components)
+        return components
     rows = len(problem.splits()[0][0])
     many = math.prod(np.shape(problem.rows)[1:]) > MANY_FEATURES
     return min(COMPONENTS, rows - rows // 5) if many else None
 
 
 def fit_learner(
-    name: str,
-    learner: Learner,
-    problem: Problem,
-    split: tuple[np.ndarray, np.ndarray],
-    given: Mapping[str, Any],
-    seed: int,
-    parts: Parts,
+    name: str, learner: Learner, problem: Problem, split: Split, parts: Parts, given: Any, seed: int
 ) -> tuple[Predictor, Result]:
     """Fit a learner to the training rows of a split, and measure it on the others."""
     if learner.images:
         raw: Any = RawImages()
-        inputs, test = (raw(problem.rows[places]) for places in split)
-        parts = Parts(inputs, parts.train_target, test, parts.test_target, raw)
-    x, y = parts.train, parts.train_target
+        x, test = (raw(problem.take(places)) for places in split)
+        parts = parts._replace(train=x, test=test, encoder=raw)
+    x, y = parts.train, problem.target[split[0]]
     notes = []
     if learner.most_rows is not None and len(y) > learner.most_rows:
         notes.append(f"learned from {learner.most_rows:,} of {len(y):,} rows")
         chosen = np.sort(np.random.default_rng(0).permutation(len(y))[: learner.most_rows])
         x, y = x[chosen], y[chosen]
-    model = build(learner, Setting(problem.task, len(y), problem.is_image, seed), given)
+    model = build(learner, problem, len(y), given, seed)
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # defaults that do not converge are the user's defaults
         if found := _search(learner, model, x, y, given):
             notes.insert(0, ", ".join(f"{k} {v:g}" for k, v in found.items()))
         model.fit(x, y)
-    result = Result({}, time.perf_counter() - start, 0.0, "; ".join(notes))
-    shape: dict[str, Any] = {}
-    if not problem.is_table:
-        shape = {"row_shape": problem.rows.shape[1:], "row_type": str(problem.rows.dtype)}
-    predictor = Predictor(
-        model,
-        parts.encoder,
-        name,
-        problem.class_names,
-        problem.target_name,
-        problem.id_name,
-        target_written=problem.target_written,
-        **shape,
-    )
-    _measure(predictor, result, parts)
-    return predictor, result
+    seconds = time.perf_counter() - start
+    about: dict[str, Any] = {"target_written": problem.target_written}
+    if isinstance(problem.rows, np.ndarray):
+        about |= {"row_shape": problem.rows.shape[1:], "row_type": str(problem.rows.dtype)}
+    columns = problem.target_name, problem.id_name
+    predictor = Predictor(model, parts.encoder, name, problem.class_names, *columns, **about)
+    metrics, predict_seconds, remark = measure(predictor, parts.test, problem.target[split[1]])
+    note = "; ".join(filter(None, [*notes, remark]))
+    return predictor, Result(metrics, seconds, predict_seconds, note)
 
 
 def _search(
@@ -116,40 +86,15 @@ def _search(
     grid, counts = learner.search, np.bincount(y) if y.dtype.kind == "i" else None
     if not grid or not FEWEST <= len(y) <= MOST or {*grid} & {*given}:
         return {}
-    if counts is not None and (counts[counts > 0] < 2).any():
+    if counts is not None and 1 in counts:
         return {}  # a class of one row could only be held out
     splitter = ShuffleSplit if counts is None else StratifiedShuffleSplit
     prefix = "" if innermost(model) is model else f"{model.steps[-1][0]}__"
     values = {f"{prefix}{name}": list(some) for name, some in grid.items()}
     cv = splitter(1, test_size=VALIDATION, random_state=0)
     search = GridSearchCV(model, values, cv=cv, refit=False, error_score="raise").fit(x, y)
-    found = {name.removeprefix(prefix): value for name, value in search.best_params_.items()}
-    innermost(model).set_params(**found)
-    return found
-
-
-def _measure(predictor: Predictor, result: Result, parts: Parts) -> None:
-    """Measure a model on test rows, and learn from them how far off it is."""
-    truth, test = parts.test_target, parts.test
-    start = time.perf_counter()
-    if predictor.class_names is None:
-        values, deviations = numbers_of(predictor.model, test)
-        result.metrics = regression_metrics(truth, values)
-        predictor.interval = Interval.fit(truth - values, deviations)
-        result.predict_seconds = time.perf_counter() - start
-        return
-    found, classes = predictor.predict(test, encoded=True), len(predictor.class_names)
-    assert found.codes is not None
-    result.predict_seconds = time.perf_counter() - start
-    result.metrics = classification_metrics(truth, found.codes, found.probabilities, classes)
-    notes = [result.note] if result.note else []
-    if found.probabilities is None and hasattr(predictor.model, "decision_function"):
-        if len(np.unique(truth)) == classes == len(predictor.model.classes_):
-            outputs = decisions(predictor.model, test)
-            predictor.calibration = Calibration.fit(outputs, truth, np.ones(len(truth)))
-        else:
-            notes.append("no probabilities, as some classes are not among the test rows")
-    result.note = "; ".join(notes)
+    model.set_params(**search.best_params_)
+    return {name.removeprefix(prefix): value for name, value in search.best_params_.items()}
 
 
 def only_class(results: Sequence[Result], names: Sequence[str] | None) -> str:
@@ -183,14 +128,13 @@ def train(
     learner : str or estimator, default="kernel-ridge"
         A key of :data:`LEARNERS`, or a scikit-learn estimator.
     folder : str or Path, optional
-        Where to write ``model.safetensors``.
+        Where to write ``model.safetensors``, for learners of this library.
     holdout : bool, default=False
         Whether to keep the model that has not seen the rows that were held out.
     settings : mapping of str to object, optional
         Parameters of the estimator.
     components : int, optional
-        Principal components of images and arrays; 0 keeps all numbers. By default 64 if there are
-        more than 128 numbers in a row.
+        Principal components, as in :func:`compare`.
     seed : int, default=0
         Seed of the learner.
 
@@ -200,13 +144,6 @@ def train(
         The fitted pipeline.
     result : Result
         Measures on the rows that were held out.
-
-    Raises
-    ------
-    ValueError
-        If the learner is unknown or does not suit the problem, or has no such parameter.
-    TypeError
-        If there is a folder and the learner cannot be saved.
 
     Examples
     --------
@@ -218,28 +155,25 @@ def train(
     name = learner if isinstance(learner, str) else type(innermost(learner)).__name__
     known = named(name, problem) if isinstance(learner, str) else Learner.of(name, learner)
     seed, given = check_seed(seed), dict(settings or {})
-    setting = Setting(problem.task, len(problem), problem.is_image, seed)
-    if folder is not None and not can_save(build(known, setting, given)):
+    if folder is not None and not can_save(build(known, problem, len(problem), given, seed)):
         own = ", ".join(n for n, one in LEARNERS.items() if one.own and problem.task in one.tasks)
-        raise TypeError(
-            f"{known.label} cannot be saved without pickle; compare it with others, or use one of "
-            f"this library: {own}"
-        )
+        what = f"{known.label} cannot be saved without pickle; compare it with others"
+        raise TypeError(f"{what}, or use one of this library: {own}")
     components = default_components(problem, components)
 
-    def fit(split: tuple[np.ndarray, np.ndarray]) -> tuple[Predictor, Result]:
+    def fit(split: Split) -> tuple[Predictor, Result]:
         parts = problem.parts(*split, components)
-        return fit_learner(name, known, problem, split, given, seed, parts)
+        return fit_learner(name, known, problem, split, parts, given, seed)
 
-    if folder is not None:
-        make_folder(Path(folder))
-    with nullcontext() if folder is None else only_one(Path(folder)):
+    with ExitStack() as held:
+        if folder is not None:
+            make_folder(Path(folder))
+            held.enter_context(only_one(Path(folder)))
         predictor, result = fit(problem.split())
         if not holdout:
-            every = np.arange(len(problem))
-            whole = fit((every, every[:1]))[0]
-            whole.interval, whole.calibration = predictor.interval, predictor.calibration
-            predictor = whole
+            every, first = np.arange(len(problem)), predictor
+            predictor = fit((every, every[:1]))[0]  # measures of this fit are not used
+            predictor.interval, predictor.calibration = first.interval, first.calibration
         if folder is not None:
             predictor.save(Path(folder) / MODEL)
     return predictor, result

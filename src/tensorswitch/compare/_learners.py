@@ -19,14 +19,13 @@ from torch import nn
 
 from tensorswitch import estimators
 from tensorswitch.compare._predictor import ConstantFeature
-from tensorswitch.compare._problem import Problem
+from tensorswitch.compare._problem import TASKS, Problem
 from tensorswitch.training import Learner as NetworkLearner
 
 SMALL = 10_000  # with fewer training rows, networks are narrower
 STEPS = 2_000_000  # rows that a network of many rows is trained with, in all epochs
 MOST_COPIES = 1024  # of its input that a network without compression makes
 SVM_ROWS = 10_000  # training rows of kernel machines that have no limit of their own
-TASKS = ("classification", "regression")
 
 LEGEND = {
     "SS": "scalar switching: ordinary ReLU networks, and kernels of wide ones",
@@ -51,21 +50,16 @@ class Learner:
 
     Parameters
     ----------
-    label : str
-        Name in tables.
-    about : str
-        A line of explanation.
+    label, about : str
+        Name in tables, and a line of explanation.
     make : callable
         Takes the task, the number of training rows, whether they are images, and a seed, as one
         named tuple, and returns an estimator or a pipeline with defaults that suit them.
-    own : bool, default=False
-        Whether it is of this library.
+    own, default, images : bool, default=False
+        Whether it is of this library, whether it is compared if no learners are named, and whether
+        it takes images of shape (rows, height, width, channels) instead of rows of numbers.
     tasks : tuple of str, default=("classification", "regression")
         What it can predict.
-    default : bool, default=False
-        Whether a comparison has it if no learners are named.
-    images : bool, default=False
-        Whether it takes images of shape (rows, height, width, channels) instead of rows of numbers.
     most_rows : int or None, default=None
         How many rows it learns from at most.
     search : mapping of str to tuple, default={}
@@ -96,15 +90,16 @@ class Learner:
         return cls(name, f"{kind.__name__}, as it was given", lambda _: clone(estimator), own)
 
 
-def build(learner: Learner, setting: Setting, given: Mapping[str, Any]) -> Any:
-    """Return an unfitted estimator with some parameters of its last step."""
-    model = learner.make(setting)
-    known = [n for n in innermost(model).get_params() if "__" not in n]
+def build(
+    learner: Learner, problem: Problem, rows: int, given: Mapping[str, Any], seed: int
+) -> Any:
+    """Return an unfitted estimator for so many rows, with some parameters of its last step."""
+    model = learner.make(Setting(problem.task, rows, problem.is_image, seed))
+    known = [n for n in innermost(model).get_params() if "__" not in n]  # not of its parts
     for name in given:
         if name.split("__")[0] not in known:
-            close = get_close_matches(name, known, n=3)
-            hint = f"did you mean {' or '.join(close)}?" if close else ""
-            hint = hint or f"expected one of {', '.join(known)}"
+            close = " or ".join(get_close_matches(name, known))
+            hint = f"did you mean {close}?" if close else f"expected one of {', '.join(known)}"
             raise ValueError(f"{learner.label} has no parameter {name!r}; {hint}")
     innermost(model).set_params(**given)
     return model
@@ -126,8 +121,7 @@ def _of_task(name: str, setting: Setting, **parameters: Any) -> Any:
 
 
 def _own(label: str, about: str, name: str, **options: Any) -> Learner:
-    tasks = TASKS[:1] if options.get("images") else TASKS
-    return Learner(label, about, partial(_of_task, name), own=True, tasks=tasks, **options)
+    return Learner(label, about, partial(_of_task, name), own=True, default=True, **options)
 
 
 def _network(label: str, kind: str, about: str) -> Learner:
@@ -137,15 +131,11 @@ def _network(label: str, kind: str, about: str) -> Learner:
         NetworkLearner(nn.Linear(1, 1))  # imports torch's compiler, a second that is not learning
         width = 64 if setting.rows < SMALL else 256
         # The readout of an uncompressed network has width^depth · inputs weights.
-        depth = 1 if kind == "ts-ibp" and width**2 > MOST_COPIES else 2
-        return _of_task(
-            "TSMLP",
-            setting,
-            hidden_layer_sizes=(width,) * depth,
-            kind=kind,
-            max_iter=int(np.clip(STEPS // setting.rows, 20, 200)),
-            standardize=not setting.is_image,  # rare pixels are not amplified
-        )
+        layers = (width,) * (1 if kind == "ts-ibp" and width**2 > MOST_COPIES else 2)
+        epochs = int(np.clip(STEPS // setting.rows, 20, 200))
+        given: Any = {"hidden_layer_sizes": layers, "kind": kind, "max_iter": epochs}
+        # Rare pixels are not amplified.
+        return _of_task("TSMLP", setting, **given, standardize=not setting.is_image)
 
     return Learner(label, about, make, own=True)
 
@@ -171,15 +161,13 @@ def _scikit(
 def _machine(label: str, kernel: str, of: str) -> Learner:
     """Return a kernel machine, of which depth and C are chosen by validation."""
     given: Any = {"depth": 3, "C": 10.0, "normalize": True, "bias": False}
-    return Learner(
-        label,
-        f"a support vector machine with the kernel of wide {of} networks",
-        lambda _: make_pipeline(ConstantFeature(), estimators.TSKernelSVC(kernel, **given)),
-        own=True,
-        tasks=TASKS[:1],
-        most_rows=SVM_ROWS,
-        search={"depth": (1, 3, 5), "C": (1.0, 10.0, 100.0)},
-    )
+    search = {"depth": (1, 3, 5), "C": (1.0, 10.0, 100.0)}
+    about = f"a support vector machine with the kernel of wide {of} networks"
+
+    def make(_: Setting) -> Any:
+        return make_pipeline(ConstantFeature(), estimators.TSKernelSVC(kernel, **given))
+
+    return Learner(label, about, make, own=True, tasks=TASKS[:1], most_rows=SVM_ROWS, search=search)
 
 
 _penalised = {"max_iter": 2000, "alphas": np.logspace(-3, 4, 15)}
@@ -203,9 +191,9 @@ LEARNERS: dict[str, Learner] = {
     "linear": Learner("linear model", _cv, _linear, default=True),
     "forest": Learner("random forest", f"forest {_usual}", _forest, default=True),
     "boosting": Learner("boosting", f"gradient boosting {_usual}", _boosting, default=True),
-    "kernel-ridge": _own("TS kernel ridge", _kernels, "TSKernelRidge", default=True),
-    "rr": _own("TS ridge", _copies, "TSRidge", default=True),
-    "conv-rr": _own("TS convolution", _patches, "TSConvRidge", images=True, default=True),
+    "kernel-ridge": _own("TS kernel ridge", _kernels, "TSKernelRidge"),
+    "rr": _own("TS ridge", _copies, "TSRidge"),
+    "conv-rr": _own("TS convolution", _patches, "TSConvRidge", images=True, tasks=TASKS[:1]),
     "ss": _network("MLP SS", "ss", "a ReLU network"),
     "ts-lrc": _network("MLP TS LRC", "ts-lrc", "a TS network with fixed gates"),
     "ts-ibp-lrc": _network("MLP TS IBP-LRC", "ts-ibp-lrc", "a TS network with learned gates"),
@@ -220,11 +208,8 @@ LEARNERS: dict[str, Learner] = {
 
 def learners_for(problem: Problem) -> list[str]:
     """Return the names of the learners that suit a problem, a baseline first."""
-    return [
-        name
-        for name, learner in LEARNERS.items()
-        if problem.task in learner.tasks and (problem.is_image or not learner.images)
-    ]
+    known = {name: one for name, one in LEARNERS.items() if problem.task in one.tasks}
+    return [name for name, one in known.items() if problem.is_image or not one.images]
 
 
 def chosen_learners(
@@ -240,11 +225,11 @@ def chosen_learners(
         wanted = dict.fromkeys(name.strip() for name in wanted if name.strip())
     if not wanted:
         raise ValueError(f"no learners given; expected all, or some of {', '.join(fitting)}")
-    baseline = fitting[0]
-    found = {baseline: LEARNERS[baseline]}
-    for name, estimator in wanted.items():
-        found[name] = named(name, problem) if estimator is None else Learner.of(name, estimator)
-    return found
+    wanted = {fitting[0]: None, **wanted}
+    return {
+        name: named(name, problem) if estimator is None else Learner.of(name, estimator)
+        for name, estimator in wanted.items()
+    }
 
 
 def named(name: str, problem: Problem) -> Learner:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pandas import DataFrame
 
 from tensorswitch._files import replacing
 
@@ -26,22 +26,15 @@ def classification_metrics(
     probabilities of the predicted classes and the number of right rows, by that probability.
     """
     confusion = np.zeros((classes, classes), dtype=np.int64)
-    np.add.at(confusion, (truth, predicted), 1)
-    counts = confusion.sum(1)
+    np.add.at(confusion, (truth, predicted), 1)  # += would count equal pairs once
+    counts, right = confusion.sum(1), truth == predicted
     recall = confusion.diagonal()[counts > 0] / counts[counts > 0]
-    right = truth == predicted
-    found: dict[str, Any] = {
-        "error": 1 - float(right.mean()),
-        "accuracy": float(right.mean()),
-        "balanced_accuracy": float(recall.mean()),
-        "confusion": confusion.tolist(),
-    }
+    found: dict[str, Any] = {"error": 1 - float(right.mean()), "accuracy": float(right.mean())}
+    found |= {"balanced_accuracy": float(recall.mean()), "confusion": confusion.tolist()}
     if probabilities is None:
         return found
-    p = np.clip(probabilities, LEAST, 1)
-    p = p / p.sum(1, keepdims=True)
-    rows = np.arange(len(truth))
-    found["log_loss"] = float(-np.log(p[rows, truth]).mean())
+    rows, p = np.arange(len(truth)), np.clip(probabilities, LEAST, 1)
+    found["log_loss"] = float(-np.log(p[rows, truth] / p.sum(1)).mean())
     sure = probabilities[rows, predicted]
     places = np.minimum((sure * BINS).astype(int), BINS - 1)
     found["reliability"] = [
@@ -79,10 +72,8 @@ class Predictions:
         The probability of each class, if the model has them.
     truth : ndarray of shape (rows,) or None, default=None
         The names of the right classes, or the right numbers, if they are known.
-    codes : ndarray of int of shape (rows,) or None, default=None
-        The predicted classes, as indices into ``class_names``.
-    values : ndarray of shape (rows,) or None, default=None
-        The predictions of a regression.
+    codes, values : ndarray of shape (rows,) or None, default=None
+        The predicted classes, as indices into ``class_names``, or the predictions of a regression.
     low, high : ndarray of shape (rows,) or None, default=None
         Bounds between which nine tenths of the targets lie.
 
@@ -134,19 +125,10 @@ class Predictions:
         return sorted({*self.truth} - {*self.class_names})
 
     def metrics(self) -> dict[str, Any]:
-        """Measure the predictions against the truth.
+        """Measure the predictions against the truth; classes that are not known count as errors.
 
-        Returns
-        -------
-        dict
-            ``accuracy``, ``balanced_accuracy``, ``confusion`` and, with probabilities,
-            ``log_loss``; or ``r2``, ``rmse`` and ``mae``. Rows of classes that the model does not
-            know count as errors.
-
-        Raises
-        ------
-        ValueError
-            If the truth is not known.
+        They are ``accuracy``, ``balanced_accuracy``, ``confusion`` and, with probabilities,
+        ``log_loss``; or ``r2``, ``rmse`` and ``mae``.
         """
         if self.truth is None:
             raise ValueError("the true targets are not known, so no errors can be computed")
@@ -157,8 +139,7 @@ class Predictions:
         truth = np.array([place[name] for name in self.truth], dtype=int)
         probabilities = self.probabilities
         if probabilities is not None:
-            more = np.zeros((len(truth), len(names) - probabilities.shape[1]))
-            probabilities = np.concatenate([probabilities, more], axis=1)
+            probabilities = np.pad(probabilities, ((0, 0), (0, len(self.unknown))))
         assert self.codes is not None
         return classification_metrics(truth, self.codes, probabilities, len(names))
 
@@ -176,32 +157,25 @@ class Predictions:
         id_name : str, default="row"
             Name of that column.
         """
-        with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            columns = self.columns()
-            writer.writerow([id_name, *columns])
-            rows = range(len(self)) if ids is None else ids
-            writer.writerows(zip(rows, *columns.values(), strict=True))
+        frame = DataFrame(self.columns())
+        frame.insert(0, id_name, range(len(self)) if ids is None else ids, allow_duplicates=True)
+        with replacing(path) as partial:
+            frame.to_csv(partial, index=False, lineterminator="\n")
 
     def columns(self) -> dict[str, list[str]]:
         """Return the columns of the predictions by name, as text.
 
-        Returns
-        -------
-        dict of str to list of str
-            Label, its probability and that of every class; or prediction and interval.
+        They are label, its probability and that of every class; or prediction and interval.
         """
         if self.class_names is None:
             bounds = {"prediction": self.values, "low": self.low, "high": self.high}
-            return {
-                name: [repr(float(v)) for v in values]
-                for name, values in bounds.items()
-                if values is not None
-            }
-        found = {"label": self.labels.tolist()}
+            known = {name: v.astype(float) for name, v in bounds.items() if v is not None}
+            return {name: list(map(repr, v.tolist())) for name, v in known.items()}
+        columns = {}
         if self.confidence is not None and self.probabilities is not None:
-            found["probability"] = [f"{p:.6f}" for p in self.confidence]
+            columns["probability"] = self.confidence
             if len(self.class_names) <= MANY:
-                for name, column in zip(self.class_names, self.probabilities.T, strict=True):
-                    found[f"probability of {name}"] = [f"{p:.6f}" for p in column]
-        return found
+                names = [f"probability of {name}" for name in self.class_names]
+                columns |= dict(zip(names, self.probabilities.T, strict=True))
+        shares = {name: [f"{p:.6f}" for p in column] for name, column in columns.items()}
+        return {"label": self.labels.tolist(), **shares}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -12,7 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from tensorswitch import persistence
-from tensorswitch.compare._metrics import Predictions
+from tensorswitch.compare._metrics import Predictions, classification_metrics, regression_metrics
 from tensorswitch.explain import Explanation, explain
 from tensorswitch.linear._calibration import Calibration
 from tensorswitch.persistence import SavedPart, saved_as
@@ -88,16 +90,12 @@ class Predictor(SavedPart):
         Name of the learner.
     class_names : tuple of str or None
         Names of the classes; None for a regression.
-    target_name, id_name : str, default=""
-        Columns of a table.
-    interval : Interval or None, default=None
-        For the intervals of a regression.
-    calibration : Calibration or None, default=None
-        Probabilities from outputs, for classifiers without.
+    target_name, id_name, target_written : str, default=""
+        Columns of a table, and how the target was written, if that is special.
+    interval, calibration : Interval or Calibration, or None, default=None
+        For the intervals of a regression, and the probabilities of classifiers without.
     row_shape, row_type : tuple of int and str
         Shape and type of a row of an array, before it is encoded; () for tables.
-    target_written : str, default=""
-        How the target of a table was written, if that is special.
 
     Examples
     --------
@@ -126,7 +124,7 @@ class Predictor(SavedPart):
         return not self.row_shape
 
     def predict(self, rows: Any, encoded: bool = False) -> Predictions:
-        """Predict rows.
+        """Predict classes and their probabilities, or numbers and their intervals.
 
         Parameters
         ----------
@@ -134,11 +132,6 @@ class Predictor(SavedPart):
             Raw rows.
         encoded : bool, default=False
             Whether they are inputs of the model already.
-
-        Returns
-        -------
-        Predictions
-            Classes and probabilities, or numbers and intervals.
         """
         x = rows if encoded else self.encoder(rows)
         if self.class_names is not None:
@@ -154,21 +147,9 @@ class Predictor(SavedPart):
     def explain(self, rows: Any) -> Explanation:
         """Return what each column, or each pixel, contributes to the outputs of the model.
 
-        Parameters
-        ----------
-        rows : table or ndarray
-            Raw rows.
-
-        Returns
-        -------
-        Explanation
-            Contributions of shape (rows, outputs, columns) or (rows, outputs, ...) with the axes
-            of an image, which add up with the constant to the outputs.
-
-        Raises
-        ------
-        TypeError
-            If the model has no exact explanation.
+        Contributions of raw rows have the shape (rows, outputs, columns), or (rows, outputs, ...)
+        with the axes of an image, and add up with the constant to the outputs. A model that has no
+        exact explanation raises a TypeError.
         """
         x = self.encoder(rows)
         found = explain(self.model, x)
@@ -181,7 +162,7 @@ class Predictor(SavedPart):
         shares, basis = found.contributions, self.encoder.basis
         if basis is not None:
             pixels = self.encoder._replace(basis=None, flat=True)(rows)
-            known = np.abs(x[:, None]) > 1e-30
+            known = np.abs(x[:, None]) > 1e-30  # a component of zero contributes nothing
             slopes = np.divide(shares, x[:, None], out=np.zeros_like(shares), where=known)
             shares = (slopes @ basis.T) * pixels[:, None]
         shares = shares.reshape(*found.constant.shape, *self.encoder.mean.shape)
@@ -196,7 +177,7 @@ class Predictor(SavedPart):
         known = np.asarray(self.model.classes_).astype(int)
         if hasattr(self.model, "predict_proba"):
             found = np.asarray(self.model.predict_proba(x), dtype=float)
-            codes = known[found.argmax(1)]
+            codes = known[found.argmax(1)]  # without predicting twice
         else:
             codes = np.asarray(self.model.predict(x)).astype(int)
             if self.calibration is None:
@@ -208,18 +189,7 @@ class Predictor(SavedPart):
         return codes, every
 
     def save(self, path: str | Path) -> None:
-        """Write everything to one safetensors file, atomically; nothing is pickled.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file.
-
-        Raises
-        ------
-        TypeError
-            If the model is not of this library.
-        """
+        """Write everything to a safetensors file, atomically, if the model is of this library."""
         persistence.save(self, path)
 
     def state(self) -> dict[str, Any]:
@@ -230,7 +200,7 @@ class Predictor(SavedPart):
     def from_state(cls, state: dict[str, Any]) -> Self:
         """Return the predictor of a state."""
         first, *rest = state["model"]
-        return cls(**{**state, "model": make_pipeline(first, *rest) if rest else first})
+        return cls(**state | {"model": make_pipeline(first, *rest) if rest else first})
 
 
 def steps(model: Any) -> list[Any]:
@@ -245,22 +215,40 @@ def can_save(model: Any) -> bool:
 
 def numbers_of(model: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     """Return predictions, and deviations if the model has them and they fit into memory."""
-    deviations = None
+    values = deviations = None
     if "return_std" in inspect.signature(model.predict).parameters:
-        try:
+        with suppress(MemoryError):
             values, deviations = model.predict(x, return_std=True)
-            deviations = np.maximum(deviations, 1e-12)
-        except MemoryError:
-            values = model.predict(x)
-    else:
-        values = model.predict(x)
+            deviations = np.maximum(deviations, 1e-12)  # residuals are divided by them
+    values = model.predict(x) if values is None else values
     return np.asarray(values, dtype=float).reshape(len(x)), deviations
 
 
 def decisions(model: Any, x: np.ndarray) -> np.ndarray:
     """Return the decision function with a column per class, one column for two classes."""
-    outputs = np.asarray(model.decision_function(x), dtype=float)
-    return outputs[:, None] if outputs.ndim == 1 else outputs
+    return np.asarray(model.decision_function(x), dtype=float).reshape(len(x), -1)
+
+
+def measure(
+    predictor: Predictor, test: np.ndarray, truth: np.ndarray
+) -> tuple[dict[str, Any], float, str]:
+    """Return measures on test rows, seconds and a remark, and learn how far off the model is."""
+    start = time.perf_counter()
+    if predictor.class_names is None:
+        values, deviations = numbers_of(predictor.model, test)
+        predictor.interval = Interval.fit(truth - values, deviations)
+        return regression_metrics(truth, values), time.perf_counter() - start, ""
+    found, classes = predictor.predict(test, encoded=True), len(predictor.class_names)
+    seconds, remark = time.perf_counter() - start, ""
+    if found.probabilities is None and hasattr(predictor.model, "decision_function"):
+        if len(np.unique(truth)) == classes == len(predictor.model.classes_):
+            outputs = decisions(predictor.model, test)
+            predictor.calibration = Calibration.fit(outputs, truth, np.ones(len(truth)))
+        else:
+            remark = "no probabilities, as some classes are not among the test rows"
+    assert found.codes is not None
+    metrics = classification_metrics(truth, found.codes, found.probabilities, classes)
+    return metrics, seconds, remark
 
 
 def load_predictor(path: str | Path) -> Predictor:
@@ -275,13 +263,6 @@ def load_predictor(path: str | Path) -> Predictor:
     -------
     Predictor
         The fitted pipeline.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If it is damaged, of another version, or not a fitted pipeline.
 
     Examples
     --------

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from pandas import DataFrame, Series
+from pandas.util import hash_pandas_object
 
+from tensorswitch.compare._splits import Split, divided
 from tensorswitch.datasets import NAMES, DataError, Dataset, Preparation, load
 from tensorswitch.datasets._arrays import held_out, load_arrays
 from tensorswitch.datasets._pictures import labelled_pictures
-
-if TYPE_CHECKING:  # pandas is imported where there is a table
-    from pandas import DataFrame, Series
-
-    from tensorswitch.tables import TableEncoder
+from tensorswitch.tables import TableEncoder, clean, read_table
+from tensorswitch.tables._clean import number_name
+from tensorswitch.tables._read import is_table
 
 TARGETS = ("label", "labels", "class", "target", "y")  # names of targets, unless one is given
 FEWEST = 10  # rows of which some are held out
-FOLDS, FOLD_ROWS = 5, 2_000  # tables of fewer rows are cross-validated
 TASKS = ("classification", "regression")
 ARRAYS = (".npz", ".npy")
 FEW = 20  # integers with more distinct values than this are targets of a regression
@@ -33,13 +32,11 @@ ALWAYS, CLASS_ROWS = 5, 5  # so few values are classes; more need as many rows e
 
 
 class Parts(NamedTuple):
-    """Inputs and targets of training and test rows, and how further rows become inputs."""
+    """Inputs of training and test rows, and how further rows become inputs."""
 
     train: np.ndarray
-    train_target: np.ndarray
     test: np.ndarray
-    test_target: np.ndarray
-    encoder: TableEncoder | Preparation
+    encoder: Any
 
 
 @dataclass(frozen=True)
@@ -57,16 +54,13 @@ class Problem:
         Indices into ``class_names``, or numbers.
     class_names : tuple of str, or None
         Names of the classes; None for a regression.
-    target_name, id_name : str, default=""
-        Columns of the target, and of what identifies rows.
+    target_name, id_name, target_written : str, default=""
+        Columns of the target and of what identifies rows, and how the target of a table is
+        written, as in :class:`tensorswitch.tables.TableEncoder`.
     given_test : ndarray of int, or None, default=None
         Which rows are for testing, if the data say so.
-    ignored : tuple of str, default=()
-        Columns of a table that are not learned from.
-    notes : tuple of str, default=()
-        What was decided, for the user.
-    target_written : str, default=""
-        How the target of a table is written, as in :class:`tensorswitch.tables.TableEncoder`.
+    ignored, notes : tuple of str, default=()
+        Columns of a table that are not learned from, and what was decided, for the user.
     row_names : tuple of str, or None, default=None
         What rows are called: their identifiers, or their numbers in the file.
     written : dict of str to str
@@ -88,13 +82,7 @@ class Problem:
 
     @classmethod
     def from_dataset(cls, data: Dataset) -> Problem:
-        """Return the problem of a data set, with its own test rows.
-
-        Parameters
-        ----------
-        data : Dataset
-            The data set.
-        """
+        """Return the problem of a data set, with its own test rows."""
         rows = np.concatenate([data.train_images, data.test_images])
         target = np.concatenate([data.train_labels, data.test_labels])
         test = np.arange(len(data.train_images), len(rows))
@@ -109,20 +97,13 @@ class Problem:
         return TASKS[self.class_names is None]
 
     def row_name(self, row: int) -> str:
-        """Return what a row is called: its identifier, or its number in the file or its part.
-
-        Parameters
-        ----------
-        row : int
-            Its index.
-        """
+        """Return what the row of an index is called: its identifier, or number in file or part."""
         if self.row_names is not None:
             return f"row {self.row_names[row]}"
         if self.given_test is None:
             return f"row {row}"
         before = int(np.count_nonzero(self.given_test < row))
-        is_test = row in self.given_test
-        return f"test row {before}" if is_test else f"training row {row - before}"
+        return f"test row {before}" if row in self.given_test else f"training row {row - before}"
 
     @property
     def is_image(self) -> bool:
@@ -140,51 +121,26 @@ class Problem:
         if isinstance(self.rows, np.ndarray):
             about, content = self.rows.shape, np.ascontiguousarray(self.rows)
         else:
-            from pandas.util import hash_pandas_object
-
             about = tuple((name, self.rows[name].dtype.kind) for name in self.rows)
             content = hash_pandas_object(self.rows, index=False).to_numpy()
         digest = blake2b(repr((about, self.class_names)).encode(), digest_size=8)
         test = np.zeros(0) if self.given_test is None else self.given_test
         for part in (content, self.target.astype(float), test.astype(float)):
-            digest.update(part.reshape(-1).view(np.uint8).data)
+            digest.update(part.reshape(-1).view(np.uint8).data)  # bytes, without a copy
         return digest.hexdigest()
 
-    def splits(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return training and test rows: of each fold for small tables, else once.
+    def take(self, places: np.ndarray) -> Any:
+        """Return the raw rows at some indices."""
+        return self.rows.take(places, axis=0)
 
-        Returns
-        -------
-        list of tuple of ndarray
-            Indices of training and test rows.
-        """
-        every = np.arange(len(self))
+    def splits(self) -> list[Split]:
+        """Return indices of training and test rows: of five folds for small tables, else once."""
+        return divided(self, None, 1, None, None)
+
+    def split(self) -> Split:
+        """Return indices of training and test rows, as they are given or else 70 % and 30 %."""
         if self.given_test is not None:
-            return [(np.setdiff1d(every, self.given_test), self.given_test)]
-        if len(self) >= FOLD_ROWS:
-            return [self.split()]
-        from sklearn.model_selection import KFold, StratifiedKFold
-
-        counts = np.zeros(1) if self.class_names is None else np.bincount(self.target)
-        if counts.max() < FOLDS:
-            return list(KFold(FOLDS, shuffle=True, random_state=0).split(every))
-        folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
-        with warnings.catch_warnings():  # classes of fewer rows are in some of the folds
-            warnings.simplefilter("ignore", UserWarning)
-            found = list(folds.split(every, self.target))
-        alone = every[counts[self.target] == 1]  # nothing could be learned of these without them
-        return [(np.union1d(train, alone), np.setdiff1d(test, alone)) for train, test in found]
-
-    def split(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return training and test rows, as they are given or else 70 % and 30 %.
-
-        Returns
-        -------
-        train, test : ndarray of int
-            Indices of the rows.
-        """
-        if self.given_test is not None:
-            return self.splits()[0]
+            return np.setdiff1d(np.arange(len(self)), self.given_test), self.given_test
         return held_out(self.target, self.class_names is not None)
 
     def parts(self, train: np.ndarray, test: np.ndarray, components: int | None = None) -> Parts:
@@ -197,50 +153,30 @@ class Problem:
         components : int, optional
             Principal components to project rows of numbers on; tables are not projected.
         """
-        encoder: TableEncoder | Preparation
-        if isinstance(self.rows, np.ndarray):
-            encoder = Preparation.fit(self.rows[train], components)
-            x, x_test = encoder(self.rows[train]), encoder(self.rows[test])
-        else:
-            from tensorswitch.tables import TableEncoder
-
-            encoder = TableEncoder(written=self.written).fit(self.rows.take(train))
+        rows = self.take(train)
+        encoder: Any
+        if self.is_table:
+            encoder = TableEncoder(written=self.written).fit(rows)
             encoder.left_out.update(dict.fromkeys(self.ignored, "is ignored"))
-            x, x_test = encoder(self.rows.take(train)), encoder(self.rows.take(test))
-        return Parts(x, self.target[train], x_test, self.target[test], encoder)
+        else:
+            encoder = Preparation.fit(rows, components)
+        return Parts(encoder(rows), encoder(self.take(test)), encoder)
 
     def dataset(self) -> Dataset:
-        """Return a data set of encoded rows, for networks and the paper's protocol.
-
-        Returns
-        -------
-        Dataset
-            Training and test rows; tables are encoded.
-
-        Raises
-        ------
-        DataError
-            If the target is a number.
-        """
+        """Return classes as a data set for the paper's protocol; rows of tables are encoded."""
         if self.class_names is None:
             raise DataError(
                 f"{self.name}: the target {self.target_name!r} is numeric, but classes are "
                 "required; use `compare`, or `train --method` with rr, kernel-ridge or a network"
             )
         train, test = self.split()
-        target = self.target[train], self.target[test]
-        if isinstance(self.rows, np.ndarray):
-            images = self.rows[train], self.rows[test]
-            return Dataset(self.name, images[0], target[0], images[1], target[1], self.class_names)
-        parts = self.parts(train, test)
-        whole = Dataset(self.name, parts.train, target[0], parts.test, target[1], self.class_names)
-        return replace(
-            whole,
-            encoder=parts.encoder,
-            target_name=self.target_name,
-            target_written=self.target_written,
-            id_name=self.id_name,
-        )
+        if self.is_table:
+            parts = self.parts(train, test)
+        else:
+            parts = Parts(self.take(train), self.take(test), None)
+        rows = parts.train, self.target[train], parts.test, self.target[test]
+        columns = self.target_name, self.id_name, self.target_written
+        return Dataset(self.name, *rows, self.class_names, parts.encoder, *columns)
 
 
 def load_problem(
@@ -261,8 +197,7 @@ def load_problem(
     name : str or Path
         Name of a data set, or a path to one of
 
-        - a table: ``.csv``, ``.tsv`` or ``.txt``, compressed or not, ``.parquet``, ``.arrow`` or
-          ``.feather``;
+        - a table, as in :func:`tensorswitch.tables.read_table`;
         - a folder with a folder of images for each class, or one of these to train and to test;
         - arrays, as in :func:`tensorswitch.datasets.load_arrays`.
     target : str, optional
@@ -285,12 +220,6 @@ def load_problem(
     Problem
         The problem. Its ``notes`` say what was decided.
 
-    Raises
-    ------
-    DataError
-        If the data cannot be found or read, a column does not exist, or the target cannot be
-        learned.
-
     Examples
     --------
     >>> from tensorswitch.compare import load_problem
@@ -301,27 +230,17 @@ def load_problem(
     if task not in (None, *TASKS):
         raise ValueError(f"task must be classification or regression, got {task!r}")
     path = Path(name)
-    options: dict[str, Any] = {"target": target, "ignore": [*ignore], "id_column": id_column}
-    options |= {"task": task, "sep": sep, "decimal": decimal, "dayfirst": dayfirst}
+    asked: dict[str, Any] = {"target": target, "ignore": [*ignore], "id_column": id_column}
+    asked |= {"task": task, "sep": sep, "decimal": decimal, "dayfirst": dayfirst}
     if str(name) not in NAMES:
         if not str(name) or not path.exists():
-            raise DataError(
-                f"{str(name)!r} is neither a data set known by name ({', '.join(NAMES)}) nor an "
-                "existing file or folder"
-            )
+            known = f"a data set known by name ({', '.join(NAMES)})"
+            raise DataError(f"{str(name)!r} is neither {known} nor an existing file or folder")
         if path.is_file() and path.suffix not in ARRAYS:
-            from tensorswitch.tables._read import is_table
-
-            if not is_table(path):
-                raise DataError(
-                    f"{path} has an unknown format; supported are tables (.csv, .tsv, .parquet, "
-                    ".arrow), .npz, .npy and folders with images or IDX files"
-                )
-            return _table_problem(path, **options)
-    if wrong := [option for option, value in options.items() if value]:
-        raise DataError(
-            f"{name} is not a table with named columns, so {wrong[0]} does not apply to it"
-        )
+            return _table_problem(path, asked)
+    if wrong := [option for option, value in asked.items() if value]:
+        what = "a table with named columns"
+        raise DataError(f"{name} is not {what}, so {wrong[0]} does not apply to it")
     if str(name) in NAMES:
         return Problem.from_dataset(load(str(name)))
     if path.is_dir() and not any(path.glob("*-ubyte*")):
@@ -336,41 +255,32 @@ def _picture_problem(path: Path) -> Problem:
         raise DataError(f"{path}: all pictures are of class {names[0]}; two classes are required")
     if test is None:
         _check_rows(path, len(codes), "pictures")
-    classes = tuple(map(str, names))
-    images, target = pictures.images, codes.astype(np.int64)
-    return Problem(
-        path.resolve().name, images, target, classes, given_test=test, notes=tuple(notes)
-    )
+    found = path.resolve().name, pictures.images, codes.astype(np.int64), tuple(map(str, names))
+    return Problem(*found, given_test=test, notes=tuple(notes))
 
 
-def _table_problem(
-    path: Path,
-    target: str | None,
-    ignore: list[str],
-    id_column: str | None,
-    task: str | None,
-    sep: str | None,
-    decimal: str | None,
-    dayfirst: bool | None,
-) -> Problem:
-    """Read a table and decide what is to be learned from it."""
-    from tensorswitch.tables import TableEncoder, clean, read_table
-
-    raw, found_sep, notes = read_table(path, sep)
-    left_out = [*_named(raw, ignore), *([id_column] if id_column else [])]
+def _table_problem(path: Path, asked: Mapping[str, Any]) -> Problem:
+    """Read a table and decide what is to be learned from it, from the options that are given."""
+    if not is_table(path):
+        raise DataError(
+            f"{path} has an unknown format; supported are tables (.csv, .tsv, .parquet, .arrow), "
+            ".npz, .npy and folders with images or IDX files"
+        )
+    raw, sep, notes = read_table(path, asked["sep"])
+    target, id_column, task = asked["target"], asked["id_column"], asked["task"]
+    left_out = [*_named(raw, asked["ignore"]), *([id_column] if id_column else [])]  # not converted
     for name in left_out:
         _check_column(path, raw, name)
     if target is None:
         others = [name for name in map(str, raw.columns) if name not in left_out]
         usual = [name for name in others if name.lower() in TARGETS]
-        target = usual[0] if usual else (others or [""])[-1]
+        target = usual[0] if usual else (others or [""])[-1]  # "" if all are left out
         notes.append(f"no --target given: {target!r} is taken")
     _check_column(path, raw, target, "target")
     if target in left_out:
         raise DataError(f"{path}: the target {target!r} is also to be ignored")
-    frame, written, remarks = clean(
-        raw.drop(columns=left_out), decimal=decimal, dayfirst=dayfirst, sep=found_sep
-    )
+    form = {name: asked[name] for name in ("decimal", "dayfirst")}
+    frame, written, remarks = clean(raw.drop(columns=left_out), sep=sep, **form)
     notes += remarks
     if target not in frame:
         raise DataError(f"{path}: the target {target!r} has neither numbers nor words")
@@ -384,38 +294,27 @@ def _table_problem(
     if not known.any():
         raise DataError(f"{path}: the target {target!r} has no values")
     counters = [name for name in frame if _counts_rows(frame[name])]
-    if not known.all():
-        rows = int((~known).sum())
-        what = "1 row" if rows == 1 else f"{rows} rows"
-        notes.append(f"left out: {what} without a value of {target!r}")
+    if missing := int((~known).sum()):
+        rows = "1 row" if missing == 1 else f"{missing} rows"
+        notes.append(f"left out: {rows} without a value of {target!r}")
     codes, class_names, why = _decide(path, target, values[known].to_numpy(), how, task)
-    notes.append(why)
+    notes += [why, *(f"{name!r} numbers the rows and is left out" for name in counters)]
     features = frame.drop(columns=counters)[known].reset_index(drop=True)
-    notes += [f"{name!r} numbers the rows and is left out" for name in counters]
     if not len(features.columns):
         raise DataError(f"{path} has no columns to learn from besides {target!r}")
     try:
-        encoder = TableEncoder(written=written).fit(features)
+        encoder = TableEncoder(written=written).fit(features)  # to say what it leaves out
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
-    for name, reason in encoder.left_out.items():
-        notes.append(f"{name!r} {reason} and is left out")
+    notes += [f"{name!r} {reason} and is left out" for name, reason in encoder.left_out.items()]
     _check_rows(path, len(codes), "rows")
     # Rows have their identifiers, or their numbers from 0 as in predictions.
     ids = np.flatnonzero(known) if id_column is None else raw[id_column][known]
-    return Problem(
-        path.name.split(".")[0] or path.name,
-        features,
-        codes,
-        class_names,
-        target,
-        id_column or "",
-        ignored=tuple(n for n in map(str, raw) if n != target and n not in features),
-        notes=tuple(notes),
-        target_written=how,
-        row_names=tuple(map(str, ids)),
-        written=written,
-    )
+    ignored = tuple(n for n in map(str, raw) if n != target and n not in features)
+    about: dict[str, Any] = {"ignored": ignored, "notes": tuple(notes), "target_written": how}
+    about |= {"row_names": tuple(map(str, ids)), "written": written}
+    name = path.name.split(".")[0] or path.name  # of all suffixes, ".csv.gz" too
+    return Problem(name, features, codes, class_names, target, id_column or "", **about)
 
 
 def true_target(
@@ -425,9 +324,6 @@ def true_target(
 
     A class that is written 1.0 is called "1" if that is known.
     """
-    from tensorswitch.tables import clean
-    from tensorswitch.tables._clean import number_name
-
     cells = column.rename("cell").to_frame()
     how = written if written.startswith("number") else "number"
     numbers = clean(cells, written={"cell": how})[0]["cell"]
@@ -445,9 +341,8 @@ def true_target(
 
 def _check_rows(path: Path, count: int, what: str) -> None:
     if count < FEWEST:
-        raise DataError(
-            f"{path} has only {count} {what}; at least {FEWEST} are required to hold out a test set"
-        )
+        least = f"at least {FEWEST} are required to hold out a test set"
+        raise DataError(f"{path} has only {count} {what}; {least}")
 
 
 def _check_column(path: Path, frame: DataFrame, name: str, what: str = "column") -> None:
@@ -455,7 +350,7 @@ def _check_column(path: Path, frame: DataFrame, name: str, what: str = "column")
     names = list(map(str, frame.columns))
     if name in names:
         return
-    by_case = {n.lower(): n for n in names}
+    by_case = {n.lower(): n for n in names}  # case is a frequent mistake
     close = get_close_matches(name.lower(), by_case, n=3, cutoff=0.6)
     listed = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
     hint = " or ".join(repr(by_case[n]) for n in close)
@@ -486,7 +381,7 @@ def _names(raw: Series, values: Series, written: str) -> Series | None:
     if raw.dtype.kind not in "OU" or getattr(raw.dtype, "categories", None) is not None:
         return None
     cells = [cell.strip() if isinstance(cell, str) else "" for cell in raw]
-    nones = np.array([cell.lower() == "none" for cell in cells])
+    nones = np.array([cell.lower() == "none" for cell in cells])  # missing, or a word
     if written == "words" and nones.sum() > 1:
         return values.astype(object).where(~nones, cells)
     padded = any(cell[:1] == "0" != cell and cell.isdecimal() for cell in cells)
@@ -499,44 +394,37 @@ def _decide(
     path: Path, name: str, values: np.ndarray, written: str, task: str | None
 ) -> tuple[np.ndarray, tuple[str, ...] | None, str]:
     """Return codes or numbers, the names of the classes, and the decision in words."""
-    from tensorswitch.tables._clean import number_name
-
+    subject = f"{path}: the target {name!r}"
     if values.dtype.kind == "M":
-        raise DataError(f"{path}: the target {name!r} is a date, which cannot be predicted")
+        raise DataError(f"{subject} is a date, which cannot be predicted")
     words = written == "words"
     distinct, codes = np.unique(values.astype(str) if words else values, return_inverse=True)
-    codes = codes.astype(np.int64)
     names = tuple(map(str if words else number_name, distinct.tolist()))
-    if len(distinct) < 2:
-        raise DataError(
-            f"{path}: the target {name!r} is {names[0]} in every row; there is nothing to learn"
-        )
-    many = f"{path}: the target {name!r} has {len(distinct)} different"
-    if words:
-        if task == "regression":
-            raise DataError(
-                f"{path}: the target {name!r} contains text such as {names[0]!r}, so it cannot be "
-                "the target of a regression"
-            )
-        if len(distinct) > max(FEW, len(values) / 4):
-            raise DataError(
-                f"{many} words, such as {names[0]!r}, in {len(values)} rows, which are too many "
-                "classes to learn; if they are meant to be numbers, write them without units"
-            )
-        cases = Counter(map(str.lower, names))
-        alike = [repr(name) for name in names if cases[name.lower()] > 1]
-        case = f" (some differ in case only, such as {' and '.join(alike[:2])})" if alike else ""
-        return codes, names, f"target {name!r}: {len(names)} classes, so classification{case}"
-    classes = task == "classification"
-    if task is None:  # many values in few rows are quantities
+    if len(names) < 2:
+        raise DataError(f"{subject} is {names[0]} in every row; there is nothing to learn")
+    if words and task == "regression":
+        example = f"text such as {names[0]!r}"
+        raise DataError(f"{subject} contains {example}, so it cannot be the target of a regression")
+    classes = words or task == "classification"
+    if not words and task is None:  # many values in few rows are quantities
         most = max(ALWAYS, min(FEW, len(values) / CLASS_ROWS))
-        classes = bool((values == values.round()).all()) and len(distinct) <= most
+        classes = bool((values == values.round()).all()) and len(names) <= most
     if not classes:
-        what = "requested" if task else f"{len(distinct)} different numbers"
+        what = "requested" if task else f"{len(names)} different numbers"
         return values.astype(np.float64), None, f"target {name!r}: {what}, so regression"
-    if len(distinct) > max(FEW, len(values) / 2):
+    if len(names) > max(FEW, len(values) / (4 if words else 2)):
+        kind = f"words, such as {names[0]!r}," if words else "numbers"
+        hint = "; if they are meant to be numbers, write them without units" if words else ""
         raise DataError(
-            f"{many} numbers in {len(values)} rows, which are too many classes to learn"
+            f"{subject} has {len(names)} different {kind} in {len(values)} rows, which are too "
+            f"many classes to learn{hint}"
         )
-    hint = "whole numbers, so classification (--task regression predicts the number)"
-    return codes, names, f"target {name!r}: {len(names)} {'classes' if task else hint}"
+    why = "classes"
+    if words:
+        cases = Counter(map(str.lower, names))
+        alike = [repr(name) for name in names if cases[name.lower()] > 1][:2]
+        case = f" (some differ in case only, such as {' and '.join(alike)})" if alike else ""
+        why = f"classes, so classification{case}"
+    elif task is None:
+        why = "whole numbers, so classification (--task regression predicts the number)"
+    return codes.astype(np.int64), names, f"target {name!r}: {len(names)} {why}"

@@ -9,7 +9,6 @@ import io
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,82 +17,74 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tensorswitch._files import write_text
-from tensorswitch.compare._comparison import Comparison, Record, machine, model_path
+from tensorswitch.compare._comparison import Comparison, Record, machine
 from tensorswitch.compare._explain import Example, examples
 from tensorswitch.compare._fitting import only_class
-from tensorswitch.compare._learners import LEGEND
+from tensorswitch.compare._learners import BASELINES, LEARNERS, LEGEND
 from tensorswitch.compare._metrics import number
 from tensorswitch.compare._predictor import load_predictor
+from tensorswitch.compare._problem import Problem
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_CLASSES = 30  # of a confusion matrix
 BARS = 8  # features of an explanation that are shown
-MISSING = "Drawing figures needs matplotlib; install it with: pip install 'tensorswitch[plots]'"
 # The first four are of a palette that is safe for common kinds of colour blindness (Okabe and Ito).
 BLUE, ORANGE, PURPLE, GREY = "#0072b2", "#d55e00", "#cc79a7", "#666666"
-COLOURS = {
-    "ss": GREY,
-    "ss+ts": "#b0305f",
-    "ts-lrc": BLUE,
-    "ts-ibp-lrc": ORANGE,
-    "ts-ibp": "#009e73",
-    "linear": "#56b4e9",
-    "forest": "#e69f00",
-    "boosting": PURPLE,
-    "svm": "#a65628",
-    "mlp": "#999999",
-    "rr": "#e41a1c",
-    "kernel-ridge": "#8a4fff",
-    "svm-ss": "#7d8fd6",
-    "svm-ts": "#117733",
-    "conv-rr": "#ff7f00",
-}
+# Of all learners that learn, in the order of the registry.
+PALETTE = (
+    f"#56b4e9 #e69f00 {PURPLE} #8a4fff #e41a1c #ff7f00 {GREY} {BLUE} {ORANGE} #009e73 #b0305f "
+    "#a65628 #7d8fd6 #117733 #999999"
+).split()
+COLOURS = dict(zip([n for n in LEARNERS if n not in BASELINES], PALETTE, strict=True))
 OTHERS = ("#1f9e89", "#c51b8a", "#636efa", "#a6761d")  # learners that are not in the registry
 
 
-def header(comparison: Comparison) -> list[str]:
-    """Return the names of the columns of :func:`cells`."""
-    if comparison.problem.class_names is None:
-        return ["learner", "R²", "RMSE", "MAE", "fit, s", "note"]
-    return ["learner", "error, %", "±", "balanced", "log-loss", "fit, s", "note"]
+def table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Return names of columns, and a row of text for each learner, the best first."""
+    names = comparison.problem.class_names
+    header = ["learner", "error, %", "±", "balanced", "log-loss", "fit, s", "note"]
+    if names is None:
+        header = ["learner", "R²", "RMSE", "MAE", "fit, s", "note"]
+    return header, [_row(record, names, len(header)) for record in comparison.ranked]
 
 
-def cells(comparison: Comparison) -> list[list[str]]:
-    """Return the table of a comparison as text, best learner first."""
-    return [_row(record, comparison.problem.class_names) for record in comparison.ranked]
-
-
-def _row(record: Record, names: Sequence[str] | None) -> list[str]:
+def _row(record: Record, names: Sequence[str] | None, columns: int) -> list[str]:
     time = seconds(record.seconds)
     if record.failure is not None or not record.results:
         state = "failed" if record.failure is not None else "not run"
-        return [record.label, state, *["–"] * (2 if names is None else 3), time, ""]
-    notes = [record.results[0].note, "" if record.baseline else only_class(record.results, names)]
+        return [record.label, state, *["–"] * (columns - 4), time, ""]
+    notes = [record.results[0].note, _always(record, names)]
     end = [time, "; ".join(note for note in notes if note)]
     if names is None:
         values = [f"{record.mean('r2'):.3f}", *(number(record.mean(m)) for m in ("rmse", "mae"))]
         return [record.label, *values, *end]
-    loss, balanced = record.mean("log_loss"), 1 - record.mean("balanced_accuracy")
-    text = "–" if math.isnan(loss) else f"{loss:.3f}"
-    shares = ("–" if math.isnan(e) else f"{100 * e:.2f}" for e in (record.error, record.spread))
-    return [record.label, *shares, f"{100 * balanced:.2f}", text, *end]
+    shares = (record.error, record.spread, 1 - record.mean("balanced_accuracy"))
+    loss = _or_dash(record.mean("log_loss"), 3)
+    return [record.label, *(_or_dash(100 * share, 2) for share in shares), loss, *end]
 
 
-def warnings_of(comparison: Comparison) -> list[str]:
-    """Say which learners predict the same class for all rows."""
+def _or_dash(value: float, digits: int) -> str:
+    return "–" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def _always(record: Record, names: Sequence[str] | None) -> str:
+    """Say which class a learner always predicts; of a baseline that is no news."""
+    return "" if record.baseline else only_class(record.results, names)
+
+
+def remarks(comparison: Comparison) -> list[str]:
+    """Say which learners failed, and which predict the same class for all rows."""
     names = comparison.problem.class_names
-    learned = [r for r in comparison.ranked if not r.baseline]
-    said = ((record.label, only_class(record.results, names)) for record in learned)
-    return [f"warning: {label} predicts {what}, whatever the row" for label, what in said if what]
+    said = ((record.label, _always(record, names)) for record in comparison.ranked)
+    warned = (f"warning: {who} predicts {what}, whatever the row" for who, what in said if what)
+    return [*map(reason, comparison.failed), *warned]
 
 
 def seconds(value: float) -> str:
     """Return a time in seconds with two significant digits."""
-    if math.isnan(value):
-        return "–"
-    return f"{value:.2f}" if value < 0.995 else f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
+    return _or_dash(value, 2 if value < 0.995 else 1 if value < 9.95 else 0)
 
 
 def conclusion(comparison: Comparison) -> str:
@@ -103,25 +94,22 @@ def conclusion(comparison: Comparison) -> str:
     if not learned:
         return "No learner has a result."
     best, baseline = learned[0], next((r for r in done if r.baseline), None)
-    if baseline is not None and baseline.error - best.error <= _uncertainty(best, baseline):
-        what = baseline.label.replace("most", "always the most").replace("mean", "always the mean")
-        best_is = f"{best.label} has {best.summary}"
-        return (
-            f"No learner is clearly better than predicting {what}, {baseline.summary}; {best_is}."
-        )
+    if baseline is not None and _tied(best, baseline):
+        text = f"No learner is clearly better than predicting always the {baseline.label}, "
+        return f"{text}{baseline.summary}; {best.label} has {best.summary}."
     text = f"{best.label} is best: {best.summary} in {seconds(best.seconds)} s"
-    rival = next((r for r in learned[1:] if r.own != best.own), None)
-    if rival is None:
-        return text + "."
-    whose = rival.label if best.own else f"{rival.label}, the best of this library,"
-    text += f"; {whose} {rival.summary} in {seconds(rival.seconds)} s"
-    if rival.error - best.error <= _uncertainty(best, rival):
-        text += " (the difference is within the uncertainty)"
+    if rival := next((r for r in learned[1:] if r.own != best.own), None):
+        whose = rival.label if best.own else f"{rival.label}, the best of this library,"
+        text += f"; {whose} {rival.summary} in {seconds(rival.seconds)} s"
+        if _tied(best, rival):
+            text += " (the difference is within the uncertainty)"
     return text + "."
 
 
-def _uncertainty(*records: Record) -> float:
-    return math.hypot(*(0.0 if math.isnan(r.spread) else r.spread for r in records))
+def _tied(best: Record, other: Record) -> bool:
+    """Return whether errors differ by no more than their standard error, if that is known."""
+    spread = math.hypot(*np.nan_to_num([best.spread, other.spread]))  # unknown counts as 0
+    return other.error - best.error <= spread
 
 
 def how_measured(comparison: Comparison) -> str:
@@ -159,73 +147,44 @@ def write_report(comparison: Comparison, path: str | Path, command: str = "") ->
     Examples
     --------
     >>> import tempfile
-    >>> from pathlib import Path
     >>> from tensorswitch.compare import compare, write_report
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_report(compare("digits", ["linear"], folder), f"{folder}/report.html")
-    ...     "is best" in Path(folder, "report.html").read_text(encoding="utf-8")
-    True
     """
-    environment = Environment(
-        loader=PackageLoader("tensorswitch.compare"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
+    rules: Any = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
+    files = PackageLoader("tensorswitch.compare")
+    environment = Environment(loader=files, autoescape=True, **rules)
+    says = {"conclusion": conclusion, "how_measured": how_measured, "legend": legend}
+    environment.globals.update(says, table=table, reason=reason)
     draws = importlib.util.find_spec("matplotlib") is not None
-    about = machine()
-    where = f"{about['machine']}, {about['threads']} of {about['cores']} cores"
     page = environment.get_template("comparison.html").render(
-        title=f"Which learner is best on {comparison.problem.name}?",
-        conclusion=conclusion(comparison),
-        measured=how_measured(comparison),
-        notes=comparison.problem.notes,
-        header=header(comparison),
-        rows=cells(comparison),
-        failures=[reason(r) for r in comparison.failed],
-        legend=legend(comparison),
-        learners=[(r.label, r.about) for r in comparison.ranked],
-        figures=_figures(comparison) if draws else [],
+        comparison=comparison,
+        figures=_figures(comparison) if draws else {},
         explained=_explained(comparison) if draws else None,
-        missing="" if draws else MISSING,
+        draws=draws,
         command=command,
-        settings=", ".join(
-            f"{name} {value}" for name, value in comparison.about.items() if value not in (None, {})
-        ),
-        machine=f"{datetime.date.today().isoformat()}, {where}, torch {about['torch']}, "
-        f"Python {about['python']}",
+        date=datetime.date.today().isoformat(),
+        machine=machine(),
     )
     write_text(path, page)
 
 
-def _figures(comparison: Comparison) -> list[tuple[str, Markup, str]]:
+def _figures(comparison: Comparison) -> dict[str, Any]:
     """Draw error against time, the confusion matrix and the reliability curve."""
     done = [r for r in comparison.ranked if r.complete]
+    figures: dict[str, Any] = {}
     if not done:
-        return []
-    names = comparison.problem.class_names
-    caption = (
-        "Each point is a learner, at the seconds that its fit took, on a logarithmic axis "
-        "(circles: this library; squares: others)."
-    )
-    image = for_both_schemes(lambda: draw_times(done, names is None), "error against seconds")
-    figures = [("Error against time", image, caption)]
+        return figures
+    names, best = comparison.problem.class_names, done[0]
+    figures["times"] = for_both_schemes("error against seconds", draw_times, done, names is None)
     if names is not None and len(names) <= MOST_CLASSES:
-        counts = np.sum([r.metrics["confusion"] for r in done[0].results], axis=0)
-        image = for_both_schemes(lambda: draw_confusion(counts, names), "confusion matrix")
-        caption = "Test rows by right class (down) and predicted class (across)."
-        figures.append((f"What {done[0].label} confuses", image, caption))
-    sure = [r for r in done if all("reliability" in f.metrics for f in r.results)]
-    if sure:
+        counts = np.sum([r.metrics["confusion"] for r in best.results], axis=0)
+        image = for_both_schemes("confusion matrix", draw_confusion, counts, names)
+        figures["confusion"] = best.label, image
+    if sure := [r for r in done if all("reliability" in f.metrics for f in r.results)]:
         bins = np.sum([r.metrics["reliability"] for r in sure[0].results], axis=0)
-        image = for_both_schemes(lambda: draw_reliability(bins), "reliability curve")
-        caption = (
-            "Share of right rows against the probability that was predicted; on the diagonal, "
-            "probabilities mean what they say. Larger points are more rows."
-        )
-        title = f"Can the probabilities of {sure[0].label} be trusted?"
-        figures.append((title, image, caption))
+        image = for_both_schemes("reliability curve", draw_reliability, bins)
+        figures["reliability"] = sure[0].label, image
     return figures
 
 
@@ -233,7 +192,7 @@ def _explained(comparison: Comparison) -> dict[str, Any] | None:
     """Explain test rows with the best model of this library that can be explained exactly."""
     problem = comparison.problem
     for record in comparison.ranked:
-        path = model_path(comparison.folder, record)
+        path = comparison.model_path(record)
         if not record.complete or not path.exists():
             continue
         predictor = load_predictor(path)
@@ -243,53 +202,31 @@ def _explained(comparison: Comparison) -> dict[str, Any] | None:
         names = [f"feature {i}" for i in range(importance.size)]
         if problem.is_table:
             names = predictor.encoder.columns
-
-        def picture(importance: np.ndarray = importance, names: list[str] = names) -> Figure:
-            if problem.is_image:
-                return draw_importance_map(importance, problem.rows.shape[1:])
-            title = "mean absolute contribution"
-            return draw_bars(names, importance.ravel(), title, 2 * BARS, 7)
-
-        return {
-            "label": record.label,
-            "importance": for_both_schemes(picture, "mean contribution of each feature"),
-            "examples": [
-                {
-                    "title": _title(example, problem.row_name(example.row)),
-                    "picture": _picture(comparison, example, names),
-                    "correct": example.correct,
-                }
-                for example in chosen
-            ],
-        }
+        alt, title = "mean contribution of each feature", "mean absolute contribution"
+        if problem.is_image:
+            image = for_both_schemes(alt, draw_importance_map, importance, problem.rows.shape[1:])
+        else:
+            image = for_both_schemes(alt, draw_bars, names, importance, title, 2 * BARS, 7)
+        pictures = [(problem.row_name(e.row), e, _picture(problem, e, names)) for e in chosen]
+        return {"label": record.label, "importance": image, "examples": pictures}
     return None
 
 
-def _title(example: Example, name: str) -> str:
-    name = name[0].upper() + name[1:]
-    sure = "" if example.confidence is None else f" ({100 * example.confidence:.0f} %)"
-    if example.against is None and example.predicted == example.target:
-        return f"{name}: {example.predicted}{sure}, right"
-    return f"{name}: predicted {example.predicted}{sure}, right is {example.target}"
-
-
-def _picture(comparison: Comparison, example: Example, names: list[str]) -> Markup:
-    rows: Any = comparison.problem.rows
-    shares = example.shares
-    if comparison.problem.is_image:
-        maps = [(f"for {example.predicted}", shares)]
+def _picture(problem: Problem, example: Example, names: list[str]) -> Markup:
+    """Draw what the columns or the pixels of a row contribute to its prediction."""
+    row: Any = problem.take(np.array([example.row]))
+    if problem.is_image:
+        maps = [(f"for {example.predicted}", example.shares)]
         if example.against is not None:
             maps.append((f"for {example.target}", example.against))
-        image = rows[example.row]
-        return for_both_schemes(lambda: draw_heat_maps(image, maps), "image and contributions")
-    if comparison.problem.is_table:
-        values = [_cell(rows[name].iloc[example.row]) for name in names]
+        return for_both_schemes("image and contributions", draw_heat_maps, row[0], maps)
+    if problem.is_table:
+        values = [_cell(row[name].iloc[0]) for name in names]
     else:
-        values = [number(v) for v in rows[example.row].ravel()]
+        values = [number(v) for v in row.ravel()]
     labels = [f"{_short(n, 18)} = {_short(v, 14)}" for n, v in zip(names, values, strict=True)]
-    return for_both_schemes(
-        lambda: draw_bars(labels, shares.ravel(), "contribution", BARS, 5), "contributions"
-    )
+    shares, title = example.shares, "contribution"
+    return for_both_schemes("contributions", draw_bars, labels, shares, title, BARS, 5)
 
 
 def _cell(value: Any) -> str:
@@ -297,28 +234,22 @@ def _cell(value: Any) -> str:
     return "?" if text in ("nan", "NaT", "None", "<NA>") else text
 
 
-def look(dark: bool) -> AbstractContextManager[None]:
-    """Return the matplotlib settings of all figures, for light or dark pages."""
+def for_both_schemes(alt: str, draw: Callable[..., Figure], *given: Any) -> Markup:
+    """Return a figure as an HTML picture, in a light and a dark version."""
     import matplotlib as mpl
 
-    plain: Any = {"axes.spines.top": False, "axes.spines.right": False}
-    plain |= {"axes.grid": True, "grid.alpha": 0.3, "font.size": 10}
-    if dark:
-        light = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-        plain |= {**dict.fromkeys(light, "#dddddd"), "grid.color": "#888888"}
-        plain |= {"figure.facecolor": "#1b1b1b", "axes.facecolor": "#1b1b1b"}
-    return mpl.rc_context(plain)
-
-
-def for_both_schemes(draw: Callable[[], Figure], alt: str) -> Markup:
-    """Return a figure as an HTML picture, in a light and a dark version."""
+    light: Any = {"axes.spines.top": False, "axes.spines.right": False}
+    light |= {"axes.grid": True, "grid.alpha": 0.3, "font.size": 10}
+    lines = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    dark = {**light, **dict.fromkeys(lines, "#dddddd"), "grid.color": "#888888"}
+    dark |= {"figure.facecolor": "#1b1b1b", "axes.facecolor": "#1b1b1b"}
     sources = []
-    for dark in (False, True):
+    for settings in (light, dark):
         buffer = io.BytesIO()
-        with look(dark), warnings.catch_warnings():
+        with mpl.rc_context(settings), warnings.catch_warnings():
             # Words in other scripts may have no glyphs.
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-            draw().savefig(buffer, format="png", dpi=130)
+            draw(*given).savefig(buffer, format="png", dpi=130)
         sources.append(f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}")
     template = (
         '<picture><source media="(prefers-color-scheme: dark)" srcset="{}">'
@@ -339,21 +270,16 @@ def draw_times(records: list[Record], numbers: bool) -> Figure:
     """Draw the error of each learner against the time of its fit."""
     figure, axes = _axes(5.6, 5)
     factor, others = 1.0 if numbers else 100.0, iter(OTHERS * len(records))
-    for record in (r for r in records if np.isfinite(r.error) and not r.baseline):
-        axes.plot(
-            max(record.seconds, 1e-3),
-            factor * record.error,
-            "o" if record.own else "s",
-            color=COLOURS.get(record.learner) or next(others),
-            markersize=8,
-            label=record.label,
-            linestyle="none",
-        )
-    if errors := [factor * r.error for r in records if np.isfinite(r.error) and not r.baseline]:
+    shown = [r for r in records if np.isfinite(r.error) and not r.baseline]
+    for record in shown:
+        x, y, marker = max(record.seconds, 1e-3), factor * record.error, "o" if record.own else "s"
+        colour = COLOURS.get(record.learner) or next(others)
+        axes.plot(x, y, marker, color=colour, markersize=8, label=record.label, linestyle="none")
+    if errors := [factor * r.error for r in shown]:
+        # A bad learner, which may be off the axes, does not squeeze the others.
         top = max(min(max(errors), 4 * float(np.median(errors)) + 1e-9), 1.2 * min(errors) + 1e-9)
         axes.set_ylim(-0.04 * top, 1.15 * top)  # a learner without errors is visible, too
-    axes.set(xscale="log", xlabel="seconds")
-    axes.set_ylabel("1 − R²" if numbers else "test error, %")
+    axes.set(xscale="log", xlabel="seconds", ylabel="1 − R²" if numbers else "test error, %")
     axes.xaxis.set_major_formatter("{x:g}")
     figure.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=3)
     return figure
@@ -366,10 +292,9 @@ def draw_confusion(counts: np.ndarray, names: Sequence[str]) -> Figure:
     share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
     axes.grid(visible=False)
-    for (i, j), n in np.ndenumerate(counts):
-        if n:
-            colour = "white" if share[i, j] > 0.5 else "#222222"
-            axes.text(j, i, f"{n}", ha="center", va="center", color=colour, fontsize=8)
+    for i, j in np.argwhere(counts):  # zeros stay empty
+        colour = "white" if share[i, j] > 0.5 else "#222222"
+        axes.text(j, i, f"{counts[i, j]}", ha="center", va="center", color=colour, fontsize=8)
     labels = [_label(name, 14) for name in names]
     places = range(len(names))
     axes.set_xticks(places, labels, rotation=45 if max(map(len, labels)) > 3 else 0, ha="right")
@@ -394,6 +319,7 @@ def draw_reliability(bins: np.ndarray) -> Figure:
 
 def draw_bars(labels: list[str], values: np.ndarray, title: str, most: int, width: float) -> Figure:
     """Draw the values that are largest in size."""
+    values = values.ravel()
     order = np.argsort(-np.abs(values))[:most]
     figure, axes = _axes(width, 0.3 * len(order) + 0.9)
     places = range(len(order))
@@ -436,9 +362,8 @@ def draw_heat_maps(image: np.ndarray, maps: list[tuple[str, np.ndarray]]) -> Fig
 
 def _flat(shares: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Add up channels, which are first as in an image of this shape, or last."""
-    if shares.ndim == 2:
-        return shares
-    return shares.sum(0 if shares.shape == tuple(shape) else -1)
+    axis = 0 if shares.shape == tuple(shape) else -1
+    return shares if shares.ndim == 2 else shares.sum(axis)
 
 
 def _short(text: str, most: int) -> str:

@@ -56,11 +56,6 @@ def predict_rows(
     rows : NewRows
         The rows.
 
-    Raises
-    ------
-    DataError
-        If the rows cannot be read or do not fit the model.
-
     Examples
     --------
     >>> from tensorswitch.compare import load_problem, predict_rows, train
@@ -79,9 +74,7 @@ def predict_rows(
     return replace(predictor.predict(rows.rows), truth=rows.truth), rows
 
 
-def _table_rows(
-    predictor: Predictor, path: Path, id_column: str | None, sep: str | None
-) -> NewRows:
+def _table_rows(predictor: Predictor, path: Path, asked: str | None, sep: str | None) -> NewRows:
     """Read a table, of which the encoder knows how its columns are written."""
     if not path.exists():
         raise DataError(f"{path} does not exist")
@@ -89,16 +82,14 @@ def _table_rows(
         raise DataError(f"{path} is not a table, but the model was trained on one")
     encoder, target = predictor.encoder, predictor.target_name
     table, _, notes = read_table(path, sep)
-    if id_column is not None and id_column not in table:
-        raise DataError(f"{path} has no column {id_column!r}")
-    asked = id_column or predictor.id_name
+    if asked is not None and asked not in table:
+        raise DataError(f"{path} has no column {asked!r}")
+    asked = asked or predictor.id_name  # which a new file need not have
     missing, new = encoder.differences(table)
     new = [name for name in new if name not in (asked, target)]
     if len(missing) == len(encoder.columns):
-        raise DataError(
-            f"{path} has none of the columns that the model was trained on: "
-            f"{', '.join(missing[:8])}{' …' if len(missing) > 8 else ''}"
-        )
+        some = ", ".join(missing[:8]) + (" …" if len(missing) > 8 else "")
+        raise DataError(f"{path} has none of the columns that the model was trained on: {some}")
     if missing:
         notes.append(f"missing columns, which count as missing values: {', '.join(missing)}")
     if new:
@@ -116,15 +107,11 @@ def _check_array(predictor: Predictor, data: str | Path, rows: np.ndarray) -> No
         raise DataError(f"{data} has no rows to predict")
     # Numbers of all types are alike; bytes are scaled as pixels.
     if (rows.dtype == np.uint8) != (predictor.row_type == "uint8"):
-        raise DataError(
-            f"{data} contains {rows.dtype}, but the model was trained on {predictor.row_type}; "
-            "use the same type, since bytes are scaled as pixels"
-        )
-    if rows.shape[1:] != tuple(predictor.row_shape):
-        raise DataError(
-            f"{data} has rows of shape {rows.shape[1:]}, but the model was trained on "
-            f"{tuple(predictor.row_shape)}"
-        )
+        what = f"{data} contains {rows.dtype}, but the model was trained on {predictor.row_type}"
+        raise DataError(f"{what}; use the same type, since bytes are scaled as pixels")
+    found, known = rows.shape[1:], tuple(predictor.row_shape)
+    if found != known:
+        raise DataError(f"{data} has rows of shape {found}, but the model was trained on {known}")
     if not np.isfinite(rows).all():
         raise DataError(f"{data} contains NaN or infinity")
 
@@ -141,8 +128,7 @@ def _array_rows(predictor: Predictor, path: Path, name: str) -> NewRows:
         path = pictures_to_test(path) or path
         pictures = read_pictures(path, (channels, height, width))
         truth = None if pictures.labels is None else np.array(pictures.labels)
-        what = f"pictures of {path}"
-        return NewRows(pictures.images, truth, pictures.files, "file", what, [])
+        return NewRows(pictures.images, truth, pictures.files, "file", f"pictures of {path}", [])
     if path.suffix in (".npy", ".npz"):
         rows, labels = read_rows(path)
         truth = None if labels is None else labels.astype(str)
