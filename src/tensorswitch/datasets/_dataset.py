@@ -142,6 +142,7 @@ class Dataset:
     def __post_init__(self) -> None:
         for part in ("train", "test"):
             images, labels = getattr(self, f"{part}_images"), getattr(self, f"{part}_labels")
+            shape = self.train_images.shape[1:]
             if len(images) != len(labels):
                 wrong = f"{len(images)} {part} images but {len(labels)} labels"
             elif not len(images):
@@ -151,9 +152,8 @@ class Dataset:
             elif labels.min() < 0 or labels.max() >= len(self.class_names):
                 wrong = f"{part} labels range from {labels.min()} to {labels.max()}, "
                 wrong += f"but there are {len(self.class_names)} classes"
-            elif images.shape[1:] != (shape := self.train_images.shape[1:]):
-                wrong = f"training images have shape {shape}, but test images have "
-                wrong += f"{images.shape[1:]}"
+            elif images.shape[1:] != shape:
+                wrong = f"training images have shape {shape}, but test images {images.shape[1:]}"
             else:
                 continue
             raise DataError(f"{self.name}: {wrong}")
@@ -182,7 +182,7 @@ class Dataset:
         flat: bool = True,
         seed: int = 0,
     ) -> Split:
-        """Split and preprocess the data set as in the paper [1]_.
+        """Split and preprocess the data set as in the paper, arXiv:1610.10087.
 
         Training images are shuffled, the last of them are held out for validation, the mean of the
         remaining ones is subtracted, and optionally all images are projected on their principal
@@ -203,11 +203,6 @@ class Dataset:
         -------
         Split
             Inputs and labels for training, validation and test.
-
-        References
-        ----------
-        .. [1] C.-Y. Tsai, A. Saxe and D. Cox, "Tensor Switching Networks", NIPS 2016,
-           arXiv:1610.10087.
 
         Examples
         --------

@@ -24,7 +24,7 @@ CIFAR_ARCHIVE = "cifar-10-binary.tar.gz"
 
 
 class Source(NamedTuple):
-    """Describe a data set that can be downloaded."""
+    """A data set that can be downloaded: its files by name with their SHA-256."""
 
     mirrors: tuple[str, ...]
     files: dict[str, str]
@@ -49,7 +49,6 @@ def _read_svhn_folder(folder: Path, extra: bool = False) -> tuple[np.ndarray, ..
 
 
 def _idx_files(*checksums: str) -> dict[str, str]:
-    """Return the names of the four IDX files with their SHA-256."""
     stems = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
     return {f"{stem}-ubyte.gz": checksum for stem, checksum in zip(stems, checksums, strict=True)}
 
