@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 CIFAR_BYTES = 3073  # a label and 3 × 32 × 32 pixels
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # images and labels, those of tests
 
 
 class DataError(ValueError):
@@ -50,7 +51,7 @@ def read_idx(path: Path) -> np.ndarray:
         return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(shape)
 
 
-def read_idx_folder(folder: Path) -> tuple[np.ndarray, ...]:
+def read_idx_folder(folder: Path) -> Arrays:
     """Read the four IDX files of a data set in the format of MNIST."""
     parts = []
     for part in ("train", "t10k"):

@@ -12,7 +12,13 @@ import numpy as np
 from tensorswitch._progress import DownloadBar
 from tensorswitch.datasets._arrays import TEST_SHARE
 from tensorswitch.datasets._dataset import Dataset
-from tensorswitch.datasets._files import DataError, read_cifar10, read_idx_folder, read_svhn
+from tensorswitch.datasets._files import (
+    Arrays,
+    DataError,
+    read_cifar10,
+    read_idx_folder,
+    read_svhn,
+)
 
 DIGITS = tuple("0123456789")
 CLOTHES = (
@@ -28,19 +34,19 @@ class Source(NamedTuple):
 
     mirrors: tuple[str, ...]
     files: dict[str, str]
-    read: Callable[[Path, bool], tuple[np.ndarray, ...]]
+    read: Callable[[Path, bool], Arrays]
     class_names: tuple[str, ...]
     optional: tuple[str, ...] = ()
 
 
-def _read_cifar_folder(folder: Path, extra: bool = False) -> tuple[np.ndarray, ...]:
+def _read_cifar_folder(folder: Path, extra: bool = False) -> Arrays:
     unpacked = folder / "cifar-10-batches-bin"
     path = unpacked if unpacked.is_dir() else folder / CIFAR_ARCHIVE
     train = read_cifar10(path, [f"data_batch_{i}.bin" for i in range(1, 6)])
     return *train, *read_cifar10(path, ["test_batch.bin"])
 
 
-def _read_svhn_folder(folder: Path, extra: bool = False) -> tuple[np.ndarray, ...]:
+def _read_svhn_folder(folder: Path, extra: bool = False) -> Arrays:
     train, test = (read_svhn(folder / f"{part}_32x32.mat") for part in ("train", "test"))
     if extra:
         more = read_svhn(folder / "extra_32x32.mat")

@@ -26,15 +26,12 @@ KINDS = dict.fromkeys(("integer", "floating", "decimal", "mixed-integer-float"),
 KINDS |= dict.fromkeys(("datetime64", "datetime", "date"), "date")
 KINDS |= dict.fromkeys(("string", "boolean", "categorical", "empty", "mixed-integer"), "words")
 _COMMAS, _POINTS = r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?", r"[-+]?[1-9]\d{0,2}(\.\d{3})+"
-_SHORT = r"[-+]?\d{1,3}"
+_SHORT, _BOTH = r"[-+]?\d{1,3}", "commas are decimal, points separate thousands"
 NUMBERS = {  # form, sign of thousands, decimal sign, remark
     "number": (r".*", "", ".", ""),
     "number .,": (rf"[^,]*|{_COMMAS}", ",", ".", "commas separate thousands"),
     "number ,": (rf"(?!{_POINTS}$).*", "", ",", "commas are decimal"),
-    "number ,.": (
-        rf"({_POINTS}|{_SHORT})(,\d+)?",
-        *(".", ",", "commas are decimal, points separate thousands"),
-    ),
+    "number ,.": (rf"({_POINTS}|{_SHORT})(,\d+)?", ".", ",", _BOTH),
 }
 DATES = {"date": None, "date dayfirst": True, "date monthfirst": False}  # whether the day is first
 WAYS = {way: way.partition(" ")[0] for way in (*NUMBERS, *DATES, "words")}
@@ -42,13 +39,11 @@ _SIGNS = re.compile(r"^([-+]?)\s*[$€£¥₹]?\s*|\s*[$€£¥₹%]$")
 # Seconds and what is behind them are optional, and so is the whole.
 _CLOCK = r"(?:,?[ T]\d\d?:\d\d[\d:.,]*(?: ?[ap]\.?m\.?)?(?: ?(?:Z|UTC|[-+]\d\d(?::?\d\d)?))?)?"
 _DATE = re.compile(  # 2024-05-31, 31 May 2024, 31-May-2024 or May 31, 2024
-    r"(?:\d{4}[-/]\d\d?[-/]\d\d?|\d\d?\.?[ -][a-z]{3,9}\.?,?[ -]\d{4}"
-    rf"|[a-z]{{3,9}}\.? \d\d?,? \d{{4}}){_CLOCK}Z?",
-    re.IGNORECASE,
+    r"(?i)(?:\d{4}[-/]\d\d?[-/]\d\d?|\d\d?\.?[ -][a-z]{3,9}\.?,?[ -]\d{4}"
+    rf"|[a-z]{{3,9}}\.? \d\d?,? \d{{4}}){_CLOCK}Z?"
 )
-_ORDERED = re.compile(  # 31.5.2024, 5/31/2024 or 5/31/24
-    rf"(\d\d?)([./-])(\d\d?)\2(\d{{4}}|(?<=/)\d\d)({_CLOCK})", re.IGNORECASE
-)
+# 31.5.2024, 5/31/2024 or 5/31/24
+_ORDERED = re.compile(rf"(?i)(\d\d?)([./-])(\d\d?)\2(\d{{4}}|(?<=/)\d\d)({_CLOCK})")
 
 
 def clean(
@@ -100,18 +95,20 @@ def clean(
     found, notes, texts = dict(written or {}), [], {}
     for name, column in frame.items():
         kind = kind_of(column)
-        if name not in found and kind is None:
+        if name in found:
+            continue
+        if kind is None:
             notes.append(f"column {name!r} of type {column.dtype} is left out")
             frame = frame.drop(columns=name)
-        elif name not in found and kind == "words" and column.dtype != "category":
+        elif kind == "words" and column.dtype != "category":
             texts[name] = _distinct(column)
             found[name] = _way(*texts[name], decimal, dayfirst, sep)
         else:
-            found.setdefault(name, kind)
+            found[name] = kind
     if sep != "," and any(found[name].startswith("number ,") for name in texts):
         for name, (_, words) in texts.items():  # points may separate thousands as well
-            grouped = any("." in word for word in words)
-            if found[name] == "number" and grouped and _fits(words, "number ,."):
+            points = found[name] == "number" and any("." in word for word in words)
+            if points and not np.isnan(parsed(words, "number ,.")).any():
                 found[name] = "number ,."
     columns: dict[str, Any] = {}
     for name, column in frame.items():
@@ -130,9 +127,9 @@ def clean(
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
             notes.append(f"{remark} in {', '.join(names[:5])}{more}")
     for name, (_, words) in texts.items():
-        slashed = [word for word in words if "/" in word[1:3]]
-        open_order = slashed and found[name] == "date" and dayfirst is None
-        if open_order and _fits(slashed, "date dayfirst"):
+        assumed = found[name] == "date" and dayfirst is None
+        slashed = [word for word in words if assumed and "/" in word[1:3]]
+        if slashed and not np.isnat(parsed(slashed, "date dayfirst")).any():
             what = f"the month is taken to come first in dates such as {slashed[0]}"
             notes.append(f"{name!r}: {what}, which no date confirms")
     return pd.DataFrame(columns, index=frame.index), found, notes
@@ -202,10 +199,6 @@ def counted(count: int, what: str = "row") -> str:
 def number_name(value: float) -> str:
     """Return a number as it would be written, without a decimal point if it is whole."""
     return str(int(value)) if float(value).is_integer() else repr(float(value))
-
-
-def _fits(words: Iterable[str], written: str) -> bool:
-    return not pd.isna(parsed(words, written)).any()
 
 
 def _way(

@@ -26,7 +26,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Missing numbers become the median. The most frequent words have an input each, and all others,
     unseen ones too, share one. Dates become days and the phases of year, week and, if there are
     times, day. Where values were missing in training, an input says so. Columns that are constant,
-    and words that are nearly all different, are left out.
+    and words that are nearly all different, are left out; ``left_out`` says why.
 
     Parameters
     ----------
@@ -34,11 +34,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Most words of a column with an input each.
     written : dict of str to str, optional
         How columns are written, where their rows do not show it, as :func:`clean` returns it.
-
-    Attributes
-    ----------
-    left_out : dict of str to str
-        The columns that are not used, and why.
 
     Examples
     --------

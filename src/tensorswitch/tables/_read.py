@@ -21,7 +21,7 @@ SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": 
 TEXT: dict[str, Any] = {"header": None, "dtype": str, "na_filter": False}
 _TABLE = re.compile(r".*\.(csv|tsv|txt|parquet|arrow|feather)(\.(gz|bz2|xz|zst|zip))?", re.I)
 _NAMED = re.compile(r'"?sep=([,;\t|])"?', re.I)  # the first line of files from Excel
-_NUMBER = re.compile(r"[-+$€£¥₹ ]*[\d.,]*\d[\d.,]*(e[-+]?\d+)?[ $€£¥₹%]*", re.I)
+_NUMBER = re.compile(r"(?i)[-+$€£¥₹ ]*(\d+([.,]\d{3})*[.,]?\d*(e[-+]?\d+)?|[.,]\d+|inf)[ $€£¥₹%]*")
 _YEAR = re.compile(r"(1[89]|2[01])\d\d")
 
 
@@ -188,7 +188,8 @@ def _is_header(row: list[str], below: list[str]) -> bool:
         counts = steps == {1} or (len(names) > 2 and len(steps) == 1 and steps != {0})
     if "word" not in kinds:
         return not row[0] and counts
-    alike = all(a == b or "gap" in (a, b) for a, b in zip(kinds, others, strict=False))
+    pairs = [{*pair} for pair in zip(kinds, others, strict=False)]
+    alike = len(row) == len(below) and {"word", "number"} not in pairs
     years = all(map(_YEAR.fullmatch, names)) and not all(map(_YEAR.fullmatch, values))
     return not names or not alike or counts or years
 
