@@ -12,13 +12,7 @@ import numpy as np
 from tensorswitch._progress import DownloadBar
 from tensorswitch.datasets._arrays import TEST_SHARE
 from tensorswitch.datasets._dataset import Dataset
-from tensorswitch.datasets._files import (
-    Arrays,
-    DataError,
-    read_cifar10,
-    read_idx_folder,
-    read_svhn,
-)
+from tensorswitch.datasets._files import Arrays, DataError, read_cifar10, read_idx_folder, read_svhn
 
 DIGITS = tuple("0123456789")
 CLOTHES = (

@@ -14,14 +14,13 @@ import pandas as pd
 
 from tensorswitch.datasets import DataError
 from tensorswitch.datasets._files import reading
-from tensorswitch.tables._clean import MISSING, counted
+from tensorswitch.tables._clean import MISSING, NUMBERS, counted, parsed
 
 ARROW = {".parquet": pd.read_parquet, ".arrow": pd.read_feather, ".feather": pd.read_feather}
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
 TEXT: dict[str, Any] = {"header": None, "dtype": str, "na_filter": False}
 _TABLE = re.compile(r".*\.(csv|tsv|txt|parquet|arrow|feather)(\.(gz|bz2|xz|zst|zip))?", re.I)
 _NAMED = re.compile(r'"?sep=([,;\t|])"?', re.I)  # the first line of files from Excel
-_NUMBER = re.compile(r"(?i)[-+$€£¥₹ ]*(\d+([.,]\d{3})*[.,]?\d*(e[-+]?\d+)?|[.,]\d+|inf)[ $€£¥₹%]*")
 _YEAR = re.compile(r"(1[89]|2[01])\d\d")
 
 
@@ -37,7 +36,7 @@ def read_table(path: str | Path, sep: str | None = None) -> tuple[pd.DataFrame, 
     ----------
     path : str or Path
         A ``.csv``, ``.tsv`` or ``.txt`` file, which may be compressed (``.gz``, ``.bz2``, ``.xz``,
-        ``.zst``, ``.zip``), or a ``.parquet``, ``.arrow`` or ``.feather`` file.
+        ``.zip``; ``.zst`` if pandas can), or a ``.parquet``, ``.arrow`` or ``.feather`` file.
     sep : str, optional
         What separates the columns of text. By default it is found from the first lines.
 
@@ -197,4 +196,4 @@ def _is_header(row: list[str], below: list[str]) -> bool:
 def _kind(cell: str) -> str:
     if cell.lower() in MISSING:
         return "gap"
-    return "number" if _NUMBER.fullmatch(cell) else "word"
+    return "word" if all(pd.isna(parsed([cell], way)[0]) for way in NUMBERS) else "number"
