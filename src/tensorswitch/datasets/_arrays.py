@@ -16,6 +16,7 @@ BESIDE = {"x": "y.npy", "X": "y.npy", "images": "labels.npy"}  # files of labels
 PARTS = (
     ("x_train", "y_train", "x_test", "y_test"),
     ("train_images", "train_labels", "test_images", "test_labels"),
+    ("x", "y"),
 )
 
 
@@ -30,8 +31,6 @@ def load_arrays(path: str | Path) -> Dataset:
     for keys in PARTS:
         if set(keys) <= set(arrays):
             return _labelled(path, *(arrays[key] for key in keys))
-    if {"x", "y"} <= set(arrays):
-        return _labelled(path, arrays["x"], arrays["y"])
     if path.suffix == ".npy":
         raise DataError(
             f"{path} has no labels: save the rows as x.npy and the labels as y.npy in the same "

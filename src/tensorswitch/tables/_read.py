@@ -17,6 +17,7 @@ from tensorswitch.datasets._files import reading
 from tensorswitch.tables._clean import MISSING, NUMBERS, counted, parsed
 
 ARROW = {".parquet": pd.read_parquet, ".arrow": pd.read_feather, ".feather": pd.read_feather}
+MOST_COMMENTS = 1000  # lines above a table
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
 TEXT: dict[str, Any] = {"header": None, "dtype": str, "na_filter": False}
 _TABLE = re.compile(r".*\.(csv|tsv|txt|parquet|arrow|feather)(\.(gz|bz2|xz|zst|zip))?", re.I)
@@ -83,10 +84,10 @@ def _read_text(path: Path, encoding: str, sep: str | None) -> tuple[pd.DataFrame
     lines, notes = _lines(path, encoding), list[str]()
     if encoding == "cp1252":
         notes.append(f"text of {path.name} is not UTF-8; it was read as Windows-1252")
-    above, sep, names, has_names = _layout(path, lines, sep, notes)
+    above, sep, names, has_names = _layout(path, lines[:MOST_COMMENTS], sep, notes)
     rows = _reader((line + "\n" for line in lines[above:]), sep)
     limit = csv.field_size_limit(1 << 30)
-    try:  # pandas would fill rows that are too short
+    try:  # pandas would fill rows that are too short, and count lines without those in quotes
         for row in rows:
             if len(row) != len(names) and any(map(str.strip, row)):
                 what = f"{counted(len(row), 'field')}, but there are {len(names)} columns"
@@ -130,8 +131,8 @@ def _layout(
     if marks:
         notes.append(f"skipped: {counted(len(marks), 'line')} of comments above the table")
     above, sample = filled[len(marks)][0], [line for _, line in filled[len(marks) :][:3]]
-    if any("\0" in line for line in sample):
-        raise UnicodeError("UTF-16 without a mark")
+    if any("\0" in line for line in sample):  # as every other byte of UTF-16 is
+        raise UnicodeError
     sep = sep or _separator(sample)
     if sep != ",":
         notes.append(f"columns of {path.name} are separated by {SEPARATORS.get(sep, repr(sep))}")
@@ -148,7 +149,7 @@ def _layout(
 
 
 def _reader(lines: Iterable[str], sep: str) -> Any:
-    # Spaces are skipped, as a quote after one would be part of the cell.
+    # Spaces are skipped: a quote after one would be part of the cell.
     lines = (line.strip() if sep == " " else line for line in lines)
     return csv.reader(lines, delimiter=sep, skipinitialspace=sep != "\t")
 
