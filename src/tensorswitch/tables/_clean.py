@@ -35,6 +35,7 @@ NUMBERS = {  # form, sign of thousands, decimal sign, remark
 }
 DATES = {"date": None, "date dayfirst": True, "date monthfirst": False}  # whether the day is first
 WAYS = {way: way.partition(" ")[0] for way in (*NUMBERS, *DATES, "words")}
+_PLAIN = re.compile(r"[-+]?[\d.,]+").fullmatch
 _SIGNS = re.compile(r"^([-+]?)\s*[$€£¥₹]?\s*|\s*[$€£¥₹%]$")
 # Seconds and what is behind them are optional, and so is the whole.
 _CLOCK = r"(?:,?[ T]\d\d?:\d\d[\d:.,]*(?: ?[ap]\.?m\.?)?(?: ?(?:Z|UTC|[-+]\d\d(?::?\d\d)?))?)?"
@@ -178,10 +179,11 @@ def parsed(words: Iterable[str], written: str) -> np.ndarray:
         dates = pd.to_datetime(texts, format="mixed", utc=True, errors="coerce")
         return np.asarray(dates.dt.tz_localize(None), dtype="datetime64[s]")
     form, thousand, decimal, _ = NUMBERS[written]
-    bare = (_SIGNS.sub(r"\1", word) for word in words)
-    fitting = (word if re.fullmatch(form, word) else "" for word in bare)
-    plain = [word.replace(thousand, "").replace(decimal, ".") for word in fitting]
-    return np.asarray(pd.to_numeric(pd.Series(plain, dtype=object), errors="coerce"), dtype=float)
+    texts = [word if _PLAIN(word) else _SIGNS.sub(r"\1", word) for word in words]
+    if written != "number":  # of which pandas takes any
+        fits = re.compile(form).fullmatch
+        texts = [t.replace(thousand, "").replace(decimal, ".") if fits(t) else "" for t in texts]
+    return np.asarray(pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce"), dtype=float)
 
 
 def cells_that(name: str, words: Sequence[str], what: str) -> list[str]:
