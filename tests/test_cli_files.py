@@ -232,7 +232,7 @@ def test_mistakes_end_in_one_line_that_says_where(folder, monkeypatch, capsys):
         ("constant", "a,label\n" + "1,x\n2,x\n" * 10, "'label' is x in every row"),
         ("twice", "a,a,label\n1,2,x\n", "line 1: several columns are called 'a' (columns 1, 2)"),
         ("ragged", "a,b,label\n1,2,x\n3,4\n", "line 3: 2 fields, but there are 3 columns"),
-        ("quotes", 'a,b,label\n1,"2,x\n3,4,y\n', "line 3: unexpected end of data"),
+        ("quotes", 'a,b,label\n1,"2,x\n3,4,y\n', "is a quote not closed?"),
         ("empty", "", "is empty"),
         ("rows", "a,label\n", "has a line of column names but no rows"),
     ):

@@ -30,11 +30,8 @@ def load(
         encoded as numbers, see :class:`tensorswitch.tables.TableEncoder`.
 
         If there is no test set, 30 % of the rows are held out as one.
-    extra : bool, default=False
-        Whether to add the ``extra`` images of SVHN to the training images.
-    download : bool, default=True
-        Whether to download files that are neither in ``$TENSORSWITCH_DATA/<name>`` nor in the
-        cache.
+    extra, download : bool
+        As in :func:`tensorswitch.datasets.load`.
     target : str, optional
         Column of a table with the labels; by default the one called ``label``, ``class``,
         ``target`` or ``y``, or else the last.
@@ -45,11 +42,6 @@ def load(
     -------
     Dataset
         The data set.
-
-    Raises
-    ------
-    DataError
-        If the data cannot be found, downloaded or read.
 
     Examples
     --------

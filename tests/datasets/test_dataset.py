@@ -71,7 +71,7 @@ def test_wrong_arguments_are_named(digits, options, message):
         ),
         (
             {"test_images": np.zeros((4, 6))},
-            r"training images have shape \(5,\), but test images have \(6,\)",
+            r"training images have shape \(5,\), but test images \(6,\)",
         ),
         (
             {"test_labels": np.array([0, 1, 2, 0])},

@@ -84,9 +84,9 @@ def test_what_was_not_seen_is_described():
     }
     assert encoder.describe_unseen(pd.DataFrame(new)) == [
         "column 'size': 1 row with a value that is not a number and counts as missing: 'tall'",
-        "column 'colour': 2 rows with a word that was not seen in training: 'green', 'pink'",
         "column 'day': 2 rows with a value that is not a date and counts as missing: "
         "'soon', 'later'",
+        "column 'colour': 2 rows with a word that was not seen in training: 'green', 'pink'",
     ]
 
 

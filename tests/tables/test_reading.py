@@ -60,8 +60,6 @@ def test_separators_and_encodings(tmp_path, separator, encoding):
 def test_compressed_files(tmp_path):
     raw = TEXT.encode()
     packed = {".gz": gzip.compress(raw), ".bz2": bz2.compress(raw), ".xz": lzma.compress(raw)}
-    pa = pytest.importorskip("pyarrow")
-    packed[".zst"] = pa.compress(raw, "zstd", asbytes=True)
     for suffix, content in packed.items():
         path = tmp_path / f"a.csv{suffix}"
         path.write_bytes(content)
@@ -428,7 +426,7 @@ def test_words_of_parquet_are_those_of_csv(tmp_path):
         ("a,b,label\n1,2,x\n3,4\n", "line 3: 2 fields, but there are 3 columns"),
         ("a,b\n1,2,3\n4,5,6\n", "line 2: 3 fields, but there are 2 columns"),
         ("a,b\n1,2\n4,5,6\n", "line 3: 3 fields, but there are 2 columns"),
-        ('a,b,label\n1,"2,x\n3,4,y\n', "line 3: unexpected end of data"),
+        ('a,b,label\n1,"2,x\n3,4,y\n', "line 3: 2 fields.* 3 columns; is a quote not closed"),
         ("", "is empty"),
         ("\n \n", "is empty"),
         ("a,label\n", "has a line of column names but no rows"),

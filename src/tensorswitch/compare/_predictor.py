@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -161,7 +161,7 @@ class Predictor(SavedPart):
         """Divide the contribution of each principal component among the pixels it is made of."""
         shares, basis = found.contributions, self.encoder.basis
         if basis is not None:
-            pixels = self.encoder._replace(basis=None, flat=True)(rows)
+            pixels = replace(self.encoder, basis=None, flat=True)(rows)
             known = np.abs(x[:, None]) > 1e-30  # a component of zero contributes nothing
             slopes = np.divide(shares, x[:, None], out=np.zeros_like(shares), where=known)
             shares = (slopes @ basis.T) * pixels[:, None]

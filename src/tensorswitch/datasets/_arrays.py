@@ -16,6 +16,7 @@ BESIDE = {"x": "y.npy", "X": "y.npy", "images": "labels.npy"}  # files of labels
 PARTS = (
     ("x_train", "y_train", "x_test", "y_test"),
     ("train_images", "train_labels", "test_images", "test_labels"),
+    ("x", "y"),
 )
 
 
@@ -30,17 +31,13 @@ def load_arrays(path: str | Path) -> Dataset:
     for keys in PARTS:
         if set(keys) <= set(arrays):
             return _labelled(path, *(arrays[key] for key in keys))
-    if {"x", "y"} <= set(arrays):
-        return _labelled(path, arrays["x"], arrays["y"])
     if path.suffix == ".npy":
         raise DataError(
             f"{path} has no labels: save the rows as x.npy and the labels as y.npy in the same "
             "folder (or images.npy and labels.npy)"
         )
-    raise DataError(
-        f"{path} contains {', '.join(arrays) or 'no arrays'}; "
-        "expected x_train, y_train, x_test, y_test, or x and y"
-    )
+    names = ", ".join(arrays) or "no arrays"
+    raise DataError(f"{path} contains {names}; expected {', '.join(PARTS[0])}, or x and y")
 
 
 def read_rows(path: str | Path) -> tuple[np.ndarray, np.ndarray | None]:
@@ -92,57 +89,42 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _labelled(
-    path: Path,
-    x: np.ndarray,
-    y: np.ndarray,
-    x_test: np.ndarray | None = None,
-    y_test: np.ndarray | None = None,
-) -> Dataset:
+def _labelled(path: Path, x: np.ndarray, y: np.ndarray, *test: np.ndarray) -> Dataset:
     """Convert labels of any type to indices, and hold out a test set if there is none."""
-    for labels in (y, y_test):
-        if labels is not None and labels.ndim == 2 and labels.shape[1] > 1:
+    for labels in (y, *test[1:]):
+        if labels.ndim == 2 and labels.shape[1] > 1:
             raise DataError(
                 f"{path}: labels of shape {labels.shape} appear to be one-hot; "
                 "use one label per row, as given by y.argmax(1)"
             )
-    x, y = _as_rows(path, x), _as_text(path, y).reshape(-1)
-    if len(x) != len(y):
-        raise DataError(f"{path}: {len(x)} rows but {len(y)} labels")
-    every = y if y_test is None else np.concatenate([y, _as_text(path, y_test).reshape(-1)])
+    x = _as_rows(path, x)
+    every = np.concatenate([_as_text(path, labels).reshape(-1) for labels in (y, *test[1:])])
+    if len(x) != y.size:
+        raise DataError(f"{path}: {len(x)} rows but {y.size} labels")
     if every.dtype.kind == "f":
         if not (np.isfinite(every).all() and (every == every.round()).all()):
-            raise DataError(
-                f"{path}: some labels are fractions, missing or infinite; labels must name classes"
-            )
-        if np.abs(every).max(initial=0) > 2**53:
-            raise DataError(
-                f"{path}: labels as large as {np.abs(every).max():.3g} are not exact as "
-                "floating-point numbers; use integers or strings"
-            )
+            what = "some labels are fractions, missing or infinite; labels must name classes"
+            raise DataError(f"{path}: {what}")
+        if (largest := np.abs(every).max(initial=0)) > 2**53:
+            what = "not exact as floating-point numbers; use integers or strings"
+            raise DataError(f"{path}: labels as large as {largest:.3g} are {what}")
         every = every.astype(np.int64)  # 1.0 and 1 are the same class
     names, codes = np.unique(every, return_inverse=True)
     if len(names) < 2:
-        raise DataError(
-            f"{path}: all labels are {names[0] if len(names) else 'missing'}; "
-            "at least two classes are required"
-        )
+        what = names[0] if len(names) else "missing"
+        raise DataError(f"{path}: all labels are {what}; at least two classes are required")
     classes = tuple(map(str, names))
-    if x_test is None:
+    if not test:
         if len(x) < FEWEST:
-            raise DataError(
-                f"{path} has only {len(x)} rows; at least {FEWEST} are required to hold out a "
-                "test set"
-            )
+            what = f"at least {FEWEST} are required to hold out a test set"
+            raise DataError(f"{path} has only {len(x)} rows; {what}")
         train, held = held_out(codes, classes=True)
         return Dataset(path.stem, x[train], codes[train], x[held], codes[held], classes)
-    test = _as_rows(path, x_test, wide=x.dtype == np.float64)
-    if test.dtype != x.dtype:
-        raise DataError(
-            f"{path}: training images are {x.dtype} but test images are {test.dtype}; use the same "
-            "type for both, since uint8 is scaled as pixels"
-        )
-    return Dataset(path.stem, x, codes[: len(y)], test, codes[len(y) :], classes)
+    x_test = _as_rows(path, test[0], wide=x.dtype == np.float64)
+    if x_test.dtype != x.dtype:
+        what = f"training images are {x.dtype} but test images are {x_test.dtype}"
+        raise DataError(f"{path}: {what}; use the same type, since uint8 is scaled as pixels")
+    return Dataset(path.stem, x, codes[: len(x)], x_test, codes[len(x) :], classes)
 
 
 def _as_text(path: Path, labels: np.ndarray) -> np.ndarray:

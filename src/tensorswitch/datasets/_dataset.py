@@ -6,20 +6,21 @@ import hashlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tensorswitch.datasets._files import DataError
-from tensorswitch.persistence import saved_as
+from tensorswitch.persistence import SavedPart, saved_as
 from tensorswitch.preprocessing import principal_components
 
 VALIDATION = 5000
 
 
 @saved_as("preparation")
-class Preparation(NamedTuple):
-    """Preprocess images to inputs, ``(pixels − mean) / scale · basis``.
+@dataclass(frozen=True)
+class Preparation(SavedPart):
+    """Preprocess images to inputs of float32, ``(pixels − mean) / scale · basis``.
 
     Pixels are scaled to [0, 1], and images of 28 × 28 are zero-padded to 32 × 32.
 
@@ -49,19 +50,7 @@ class Preparation(NamedTuple):
         flat: bool = True,
         scaled: bool = True,
     ) -> Preparation:
-        """Learn the preprocessing of training rows.
-
-        Parameters
-        ----------
-        images : ndarray of shape (rows, channels, height, width) or (rows, features)
-            Images or rows of features.
-        components : int, optional
-            Number of principal components to project on.
-        flat : bool, default=True
-            Whether to flatten images to rows.
-        scaled : bool, default=True
-            Whether to divide features by their deviations.
-        """
+        """Learn the preprocessing of images or, ``scaled`` by their deviations, of features."""
         x = _pixels(images)
         mean, scale, basis = x.mean(0), None, None
         x -= mean
@@ -74,24 +63,7 @@ class Preparation(NamedTuple):
         return cls(mean, basis, flat, scale)
 
     def __call__(self, images: np.ndarray) -> np.ndarray:
-        """Return the inputs of images of shape (rows, channels, height, width).
-
-        Parameters
-        ----------
-        images : ndarray of shape (rows, channels, height, width) or (rows, features)
-            Images or rows of a table.
-
-        Returns
-        -------
-        ndarray of float32
-            The inputs, of shape (rows, components) with a basis, (rows, features) if ``flat``, and
-            the shape of the padded images otherwise.
-
-        Raises
-        ------
-        DataError
-            If the images do not have the shape of the training images.
-        """
+        """Return the inputs of images or features: rows if they are flat or have a basis."""
         x = _pixels(images)
         if x.shape[1:] != self.mean.shape:
             raise DataError(
@@ -105,15 +77,6 @@ class Preparation(NamedTuple):
         if self.flat or self.basis is not None:
             x = x.reshape(len(x), math.prod(x.shape[1:]))
         return x if self.basis is None else x @ self.basis
-
-    def state(self) -> dict[str, Any]:
-        """Return mean, basis and scale."""
-        return self._asdict()
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Preparation:
-        """Make the preparation again."""
-        return cls(**state)
 
 
 class Split(NamedTuple):
@@ -146,14 +109,10 @@ class Dataset:
     ----------
     name : str
         Name of the data set.
-    train_images : ndarray of shape (n_train, channels, height, width) or (n_train, features)
-        Training images, with pixels of type uint8, or rows of a table, of a floating-point type.
-    train_labels : ndarray of shape (n_train,)
-        Training labels, indices into ``class_names``.
-    test_images : ndarray of shape (n_test, channels, height, width) or (n_test, features)
-        Test images or rows.
-    test_labels : ndarray of shape (n_test,)
-        Test labels, indices into ``class_names``.
+    train_images, test_images : ndarray of shape (rows, channels, height, width) or (rows, features)
+        Images, with pixels of type uint8, or rows of a table, of a floating-point type.
+    train_labels, test_labels : ndarray of shape (rows,)
+        Labels, indices into ``class_names``.
     class_names : tuple of str
         Names of the classes.
     encoder : object or None, default=None
@@ -161,11 +120,6 @@ class Dataset:
     target_name, id_name, target_written : str, default=""
         The column of the labels in a table, the one that identifies rows, and how labels that are
         numbers are written.
-
-    Raises
-    ------
-    DataError
-        If images and labels are inconsistent or images contain NaN or infinity.
 
     Examples
     --------
@@ -188,24 +142,21 @@ class Dataset:
     def __post_init__(self) -> None:
         for part in ("train", "test"):
             images, labels = getattr(self, f"{part}_images"), getattr(self, f"{part}_labels")
+            shape = self.train_images.shape[1:]
             if len(images) != len(labels):
-                raise DataError(
-                    f"{self.name}: {len(images)} {part} images but {len(labels)} labels"
-                )
-            if not len(images):
-                raise DataError(f"{self.name}: there are no {part} images")
-            if not np.isfinite(images).all():
-                raise DataError(f"{self.name}: the {part} rows contain NaN or infinity")
-            if labels.min() < 0 or labels.max() >= len(self.class_names):
-                raise DataError(
-                    f"{self.name}: {part} labels range from {labels.min()} to {labels.max()}, "
-                    f"but there are {len(self.class_names)} classes"
-                )
-        train, test = self.train_images.shape[1:], self.test_images.shape[1:]
-        if train != test:
-            raise DataError(
-                f"{self.name}: training images have shape {train}, but test images have {test}"
-            )
+                wrong = f"{len(images)} {part} images but {len(labels)} labels"
+            elif not len(images):
+                wrong = f"there are no {part} images"
+            elif not np.isfinite(images).all():
+                wrong = f"the {part} rows contain NaN or infinity"
+            elif labels.min() < 0 or labels.max() >= len(self.class_names):
+                wrong = f"{part} labels range from {labels.min()} to {labels.max()}, "
+                wrong += f"but there are {len(self.class_names)} classes"
+            elif images.shape[1:] != shape:
+                wrong = f"training images have shape {shape}, but test images {images.shape[1:]}"
+            else:
+                continue
+            raise DataError(f"{self.name}: {wrong}")
 
     def __repr__(self) -> str:
         rows = f"{len(self.train_images)} + {len(self.test_images)}"
@@ -231,7 +182,7 @@ class Dataset:
         flat: bool = True,
         seed: int = 0,
     ) -> Split:
-        """Split and preprocess the data set as in the paper [1]_.
+        """Split and preprocess the data set as in the paper, arXiv:1610.10087.
 
         Training images are shuffled, the last of them are held out for validation, the mean of the
         remaining ones is subtracted, and optionally all images are projected on their principal
@@ -240,13 +191,11 @@ class Dataset:
         Parameters
         ----------
         components : int, optional
-            Number of principal components to project on, without whitening. By default the pixels
-            are kept.
+            Number of principal components, without whitening. By default the pixels are kept.
         validation : int, optional
-            Number of rows to hold out for validation. By default 5,000, or a fifth of the training
-            images if there are fewer than 25,000.
+            Number of rows to hold out. By default 5,000, or a fifth if there are less than 25,000.
         flat : bool, default=True
-            Whether to flatten images to rows. It must be True with ``components``.
+            Whether to flatten images to rows, as ``components`` need it.
         seed : int, default=0
             Seed of the shuffle.
 
@@ -255,11 +204,6 @@ class Dataset:
         Split
             Inputs and labels for training, validation and test.
 
-        References
-        ----------
-        .. [1] C.-Y. Tsai, A. Saxe and D. Cox, "Tensor Switching Networks", NIPS 2016,
-           arXiv:1610.10087.
-
         Examples
         --------
         >>> from tensorswitch.datasets import load
@@ -267,35 +211,26 @@ class Dataset:
         >>> split.train.shape, split.validation.shape, split.test.shape
         ((1057, 16), (200, 16), (540, 16))
         """
-        train, held = validation_split(len(self.train_images), validation, seed)
+        rows = len(self.train_images)
+        if validation is None:
+            validation = VALIDATION if rows >= 5 * VALIDATION else rows // 5
+        if not 0 <= validation < rows:
+            raise ValueError(
+                "validation must be non-negative and less than the number of training images, "
+                f"{rows}; got {validation}"
+            )
+        order = np.random.default_rng(seed).permutation(rows)
+        train, held = order[: rows - validation], order[rows - validation :]
         if components is not None and not flat:
             raise ValueError(
                 "components and flat=False exclude each other: images projected on principal "
                 "components are rows of numbers"
             )
         scaled = self.encoder is None and self.train_images.dtype != np.uint8
-        preparation = Preparation.fit(
-            self.train_images[train], components, flat=flat, scaled=scaled
-        )
-        parts = self.train_images[train], self.train_images[held], self.test_images
-        x, held_x, test = (preparation(images) for images in parts)
-        y = self.train_labels
+        images, y = self.train_images, self.train_labels
+        preparation = Preparation.fit(images[train], components, flat=flat, scaled=scaled)
+        x, held_x, test = map(preparation, (images[train], images[held], self.test_images))
         return Split(x, y[train], held_x, y[held], test, self.test_labels, preparation)
-
-
-def validation_split(
-    rows: int, validation: int | None = None, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return shuffled numbers of the rows to train with, and of those held out for validation."""
-    if validation is None:
-        validation = VALIDATION if rows >= 5 * VALIDATION else rows // 5
-    if not 0 <= validation < rows:
-        raise ValueError(
-            "validation must be non-negative and less than the number of training images, "
-            f"{rows}; got {validation}"
-        )
-    order = np.random.default_rng(seed).permutation(rows)
-    return order[: rows - validation], order[rows - validation :]
 
 
 def _pixels(images: np.ndarray) -> np.ndarray:

@@ -1,7 +1,4 @@
-"""Readers of data files: those that cannot be read raise an error with their name.
-
-Nothing is unpickled.
-"""
+"""Readers of data files, which name what they cannot read, and unpickle nothing."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 CIFAR_BYTES = 3073  # a label and 3 × 32 × 32 pixels
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # images and labels, those of tests
 
 
 class DataError(ValueError):
@@ -43,8 +41,6 @@ def read_idx(path: Path) -> np.ndarray:
         if len(raw) < 4 or raw[:3] != b"\x00\x00\x08":
             raise DataError(f"{path} is not an IDX file of unsigned bytes")
         axes = raw[3]
-        if len(raw) < 4 + 4 * axes:
-            raise DataError(f"{path} is truncated: it ends before the sizes of its {axes} axes")
         shape = tuple(int(n) for n in np.frombuffer(raw, ">u4", axes, offset=4))
         expected = 4 + 4 * axes + int(np.prod(shape))
         if len(raw) != expected:
@@ -55,7 +51,7 @@ def read_idx(path: Path) -> np.ndarray:
         return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(shape)
 
 
-def read_idx_folder(folder: Path) -> tuple[np.ndarray, ...]:
+def read_idx_folder(folder: Path) -> Arrays:
     """Read the four IDX files of a data set in the format of MNIST."""
     parts = []
     for part in ("train", "t10k"):
@@ -82,24 +78,17 @@ def read_cifar10(path: Path, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
             parts = [(path / name, (path / name).read_bytes()) for name in names]
         else:
             with tarfile.open(path) as archive:
-                members = {
-                    Path(member.name).name: member
-                    for member in archive.getmembers()
-                    if member.isfile()
-                }
+                members = {Path(m.name).name: m for m in archive.getmembers() if m.isfile()}
                 for name in names:
                     file = archive.extractfile(members[name]) if name in members else None
                     if file is None:
-                        raise DataError(
-                            f"{path} has no file {name}: is it the binary distribution of CIFAR-10?"
-                        )
+                        what = f"no file {name}: is it the binary distribution of CIFAR-10?"
+                        raise DataError(f"{path} has {what}")
                     parts.append((path, file.read()))
     for file_path, raw in parts:
         if not raw or len(raw) % CIFAR_BYTES:
-            raise DataError(
-                f"{file_path} has {len(raw)} bytes, which is not a positive multiple of "
-                f"{CIFAR_BYTES}: it is truncated or corrupt"
-            )
+            what = f"{len(raw)} bytes, which is not a positive multiple of {CIFAR_BYTES}"
+            raise DataError(f"{file_path} has {what}: it is truncated or corrupt")
     records = np.frombuffer(b"".join(raw for _, raw in parts), np.uint8).reshape(-1, CIFAR_BYTES)
     return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(np.int64)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -111,7 +113,8 @@ def _common_shape(files: list[Path]) -> tuple[int, int, int]:
     sizes, grey = set(), True
     for file in files:
         with _opened(file) as picture:
-            turned = _orientation(file, picture) > 4
+            found = picture.getexif().get(ORIENTATION, 1)  # a PNG is decoded for it
+            turned = isinstance(found, int) and found > 4
             sizes.add(picture.size[::-1] if turned else picture.size)
             grey = grey and picture.mode in GREY
     (width, height), *others = sizes
@@ -120,54 +123,40 @@ def _common_shape(files: list[Path]) -> tuple[int, int, int]:
     return (1 if grey else 3, height, width)
 
 
-def _orientation(file: Path, picture: Any) -> int:
-    """Return the EXIF orientation, 1 if there is none; a PNG is decoded for it."""
-    try:
-        found = picture.getexif().get(ORIENTATION, 1)
-    except Exception as error:  # Pillow raises whatever its decoders raise
-        raise DataError(f"{file} cannot be read as a picture ({error})") from error
-    return found if isinstance(found, int) else 1
-
-
 def _read(file: Path, shape: tuple[int, int, int]) -> np.ndarray:
     """Return a picture as bytes of shape (channels, height, width)."""
-    from PIL import Image, ImageOps
-
     channels, height, width = shape
     with _opened(file) as picture:
-        try:
-            picture = ImageOps.exif_transpose(picture)
-            if picture.mode in WIDE:  # 16 bits or more, scaled to 8
-                values = np.asarray(picture, dtype=np.float64)
-                largest = values.max(initial=0)
-                top = 65535.0 if largest > 255 else 255.0
-                if picture.mode == "F" and largest <= 1:
-                    top = 1.0
-                picture = Image.fromarray((values / top * 255).clip(0, 255).astype(np.uint8))
-            elif picture.has_transparency_data:  # what cannot be seen may have any colour
-                picture = picture.convert("RGBA")
-                ground = Image.new("RGBA", picture.size, "white")
-                picture = Image.alpha_composite(ground, picture)
-            picture = picture.convert("L" if channels == 1 else "RGB")
-            if picture.size != (width, height):
-                picture = picture.resize((width, height), Image.Resampling.BILINEAR)
-            pixels = np.asarray(picture, dtype=np.uint8)
-        except Exception as error:  # Pillow raises whatever its decoders raise
-            raise DataError(f"{file} cannot be read as a picture ({error})") from error
+        from PIL import Image, ImageOps
+
+        picture = ImageOps.exif_transpose(picture)
+        if picture.mode in WIDE:  # 16 bits or more, scaled to 8
+            values = np.asarray(picture, dtype=np.float64)
+            largest = values.max(initial=0)
+            top = 65535.0 if largest > 255 else 255.0
+            if picture.mode == "F" and largest <= 1:
+                top = 1.0
+            picture = Image.fromarray((values / top * 255).clip(0, 255).astype(np.uint8))
+        elif picture.has_transparency_data:  # what cannot be seen may have any colour
+            picture = picture.convert("RGBA")
+            ground = Image.new("RGBA", picture.size, "white")
+            picture = Image.alpha_composite(ground, picture)
+        picture = picture.convert("L" if channels == 1 else "RGB")
+        if picture.size != (width, height):
+            picture = picture.resize((width, height), Image.Resampling.BILINEAR)
+        pixels = np.asarray(picture, dtype=np.uint8)
     return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)
 
 
-def _opened(file: Path) -> Any:
+@contextmanager
+def _opened(file: Path) -> Iterator[Any]:
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
+
+        with Image.open(file) as picture:
+            yield picture
     except ImportError:
-        raise DataError(
-            f"{file}: reading pictures needs Pillow; "
-            "install it with: pip install 'tensorswitch[images]'"
-        ) from None
-    try:
-        return Image.open(file)
-    except UnidentifiedImageError as error:
-        raise DataError(f"{file} cannot be read as a picture; it may be damaged") from error
-    except Exception as error:  # whatever the formats raise
+        what = "reading pictures needs Pillow; install it with: pip install 'tensorswitch[images]'"
+        raise DataError(f"{file}: {what}") from None
+    except Exception as error:  # Pillow raises whatever its decoders raise
         raise DataError(f"{file} cannot be read as a picture ({error})") from error

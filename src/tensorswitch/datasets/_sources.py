@@ -12,7 +12,7 @@ import numpy as np
 from tensorswitch._progress import DownloadBar
 from tensorswitch.datasets._arrays import TEST_SHARE
 from tensorswitch.datasets._dataset import Dataset
-from tensorswitch.datasets._files import DataError, read_cifar10, read_idx_folder, read_svhn
+from tensorswitch.datasets._files import Arrays, DataError, read_cifar10, read_idx_folder, read_svhn
 
 DIGITS = tuple("0123456789")
 CLOTHES = (
@@ -24,23 +24,23 @@ CIFAR_ARCHIVE = "cifar-10-binary.tar.gz"
 
 
 class Source(NamedTuple):
-    """Describe a data set that can be downloaded."""
+    """A data set that can be downloaded: its files by name with their SHA-256."""
 
     mirrors: tuple[str, ...]
     files: dict[str, str]
-    read: Callable[[Path, bool], tuple[np.ndarray, ...]]
+    read: Callable[[Path, bool], Arrays]
     class_names: tuple[str, ...]
     optional: tuple[str, ...] = ()
 
 
-def _read_cifar_folder(folder: Path, extra: bool = False) -> tuple[np.ndarray, ...]:
+def _read_cifar_folder(folder: Path, extra: bool = False) -> Arrays:
     unpacked = folder / "cifar-10-batches-bin"
     path = unpacked if unpacked.is_dir() else folder / CIFAR_ARCHIVE
     train = read_cifar10(path, [f"data_batch_{i}.bin" for i in range(1, 6)])
     return *train, *read_cifar10(path, ["test_batch.bin"])
 
 
-def _read_svhn_folder(folder: Path, extra: bool = False) -> tuple[np.ndarray, ...]:
+def _read_svhn_folder(folder: Path, extra: bool = False) -> Arrays:
     train, test = (read_svhn(folder / f"{part}_32x32.mat") for part in ("train", "test"))
     if extra:
         more = read_svhn(folder / "extra_32x32.mat")
@@ -49,7 +49,6 @@ def _read_svhn_folder(folder: Path, extra: bool = False) -> tuple[np.ndarray, ..
 
 
 def _idx_files(*checksums: str) -> dict[str, str]:
-    """Return the names of the four IDX files with their SHA-256."""
     stems = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
     return {f"{stem}-ubyte.gz": checksum for stem, checksum in zip(stems, checksums, strict=True)}
 
@@ -122,11 +121,6 @@ def load(name: str, *, extra: bool = False, download: bool = True) -> Dataset:
     Dataset
         The data set.
 
-    Raises
-    ------
-    DataError
-        If the data cannot be found, downloaded or read.
-
     Examples
     --------
     >>> from tensorswitch.datasets import load
@@ -139,24 +133,17 @@ def load(name: str, *, extra: bool = False, download: bool = True) -> Dataset:
         raise DataError(f"{name!r} is not a data set known by name: {', '.join(NAMES)}")
     folder = fetch(name, extra=extra) if download else found(name, extra)
     if folder is None:
-        raise DataError(_how_to_get(name, _files(name, extra)))
-    source = SOURCES[name]
-    images, labels, test_images, test_labels = source.read(folder, extra)
-    return Dataset(name, images, labels, test_images, test_labels, source.class_names)
+        raise DataError(_how_to_get(name, extra))
+    return Dataset(name, *SOURCES[name].read(folder, extra), SOURCES[name].class_names)
 
 
 def folders(name: str) -> list[Path]:
-    """Return the folders that are searched for a data set.
+    """Return ``$TENSORSWITCH_DATA/<name>``, if the variable is set, and the user's cache.
 
     Parameters
     ----------
     name : str
         Name of the data set.
-
-    Returns
-    -------
-    list of Path
-        ``$TENSORSWITCH_DATA/<name>`` if the variable is set, then the user's cache.
     """
     import pooch
 
@@ -176,17 +163,6 @@ def fetch(name: str, *, extra: bool = False, progress: bool = True) -> Path:
         Whether to include the ``extra`` images of SVHN.
     progress : bool, default=True
         Show a progress bar.
-
-    Returns
-    -------
-    Path
-        The folder with the files.
-
-    Raises
-    ------
-    DataError
-        If there is nothing to download under this name, or no mirror provides a file with the
-        expected checksum.
     """
     import pooch
 
@@ -194,8 +170,8 @@ def fetch(name: str, *, extra: bool = False, progress: bool = True) -> Path:
         raise DataError(f"nothing to download for {name!r}; choose from {', '.join(SOURCES)}")
     if (folder := found(name, extra)) is not None:
         return folder
-    source, cache, files = SOURCES[name], folders(name)[-1], _files(name, extra)
-    for file in files:
+    source, cache = SOURCES[name], folders(name)[-1]
+    for file in _files(name, extra):
         bar = DownloadBar(file) if progress else False
         downloader = pooch.HTTPDownloader(progressbar=bar, timeout=60)
         errors, checksum = [], f"sha256:{source.files[file]}"
@@ -203,21 +179,20 @@ def fetch(name: str, *, extra: bool = False, progress: bool = True) -> Path:
             try:  # pooch renames its temporary file only if the checksum is right
                 pooch.retrieve(mirror + file, checksum, file, cache, downloader=downloader)
                 break
+            except ValueError:
+                errors.append(f"{mirror + file} (wrong checksum)")
             except Exception as error:  # whatever it is, the next mirror may work
-                reason = f"{type(error).__name__}: {error}"
-                if isinstance(error, ValueError):
-                    reason = "wrong checksum"
-                errors.append(f"{mirror + file} ({reason})")
+                errors.append(f"{mirror + file} ({type(error).__name__}: {error})")
         else:
+            places = " or ".join(errors)
             raise DataError(
-                f"{file} could not be downloaded from {' or '.join(errors)}. "
-                f"{_how_to_get(name, files)}"
+                f"{file} could not be downloaded from {places}. {_how_to_get(name, extra)}"
             )
     return cache
 
 
 def found(name: str, extra: bool = False) -> Path | None:
-    """Return the first folder that has all files of a data set.
+    """Return the first folder that has all files of a data set, or None.
 
     Parameters
     ----------
@@ -225,24 +200,15 @@ def found(name: str, extra: bool = False) -> Path | None:
         Name of the data set.
     extra : bool, default=False
         Whether to require the ``extra`` images of SVHN.
-
-    Returns
-    -------
-    Path or None
-        The folder, or None if there is none.
     """
     files = _files(name, extra)
-    for folder in folders(name):
-        if all((folder / file).exists() or _stands_for(folder, file) for file in files):
-            return folder
-    return None
+    return next((f for f in folders(name) if all(_has(f, file) for file in files)), None)
 
 
-def _stands_for(folder: Path, file: str) -> bool:
-    """Return whether the folder has the unpacked content of a compressed file."""
-    return (folder / file.removesuffix(".gz")).exists() or (
-        file == CIFAR_ARCHIVE and (folder / "cifar-10-batches-bin").is_dir()
-    )
+def _has(folder: Path, file: str) -> bool:
+    """Return whether the folder has a file, or what it contains if it is compressed."""
+    places = [file, file.removesuffix(".gz"), *(["cifar-10-batches-bin"] * (file == CIFAR_ARCHIVE))]
+    return any((folder / place).exists() for place in places)
 
 
 def _files(name: str, extra: bool) -> list[str]:
@@ -250,9 +216,9 @@ def _files(name: str, extra: bool) -> list[str]:
     return [file for file in source.files if extra or file not in source.optional]
 
 
-def _how_to_get(name: str, files: list[str]) -> str:
+def _how_to_get(name: str, extra: bool) -> str:
     return (
-        f"To use {name} without a download, put {', '.join(files)} "
+        f"To use {name} without a download, put {', '.join(_files(name, extra))} "
         f"(from {SOURCES[name].mirrors[0]}) into {folders(name)[0]}"
     )
 
@@ -263,11 +229,7 @@ def _digits() -> Dataset:
 
     content = load_digits()
     images = (content.images * (255 / 16)).round().astype(np.uint8)[:, None]
-    parts: list[Any] = train_test_split(
-        images,
-        content.target.astype(np.int64),
-        test_size=TEST_SHARE,
-        random_state=0,
-        stratify=content.target,
-    )
-    return Dataset("digits", parts[0], parts[2], parts[1], parts[3], DIGITS)
+    labels = content.target.astype(np.int64)
+    options: dict[str, Any] = {"test_size": TEST_SHARE, "random_state": 0, "stratify": labels}
+    train, test, train_labels, test_labels = train_test_split(images, labels, **options)
+    return Dataset("digits", train, train_labels, test, test_labels, DIGITS)

@@ -1,10 +1,14 @@
-"""The columns of a frame as numbers, dates and words, however they are written."""
+"""The columns of a frame as numbers, dates and words, however they are written.
+
+NUMBERS has a form for each way to write numbers. What has the form is left to pandas, once the sign
+of thousands is removed and the decimal sign is a point; pandas rejects all that is no number.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,54 +18,33 @@ from tensorswitch.datasets import DataError
 
 MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "?", "#n/a", "nat", "-nan", "<na>"))
 # Words that stand for a missing value where the other cells are numbers or dates.
-ALSO_MISSING = frozenset(
-    ("-", "--", "–", "—", ".", "missing", "unknown", "not available", "n.a.", "n/d", "#value!")
-)
+ALSO_MISSING = {"-", "--", "–", "—", ".", "n.a.", "n/d", "#value!", "not available"}
+ALSO_MISSING |= {"missing", "unknown"}
 FEW_WORDS = 30  # words that are better told apart than called missing
 ODD = 0.05  # share of cells that may be no numbers or dates where the others are
-_PLAIN = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?[iI]nf(?:inity)?"
-_POINTS = r"[1-9]\d{0,2}(?:\.\d{3})+"
-
-
-class Way(NamedTuple):
-    """How numbers are written: their pattern, what separates thousands, and the decimal sign."""
-
-    pattern: re.Pattern[str]
-    thousand: str
-    decimal: str
-    remark: str = ""
-
-
-NUMBERS = {
-    "number": Way(re.compile(_PLAIN), "", "."),
-    "number .,": Way(
-        re.compile(rf"[-+]?[1-9]\d{{0,2}}(?:,\d{{3}})+(?:\.\d+)?|{_PLAIN}"),
-        *(",", ".", "commas separate thousands"),
-    ),
-    "number ,": Way(  # where 1.234 is a thousand
-        re.compile(rf"[-+]?\d+(?:,\d+)?(?:[eE][-+]?\d+)?|(?![-+]?{_POINTS}$)(?:{_PLAIN})"),
-        *("", ",", "commas are decimal"),
-    ),
-    "number ,.": Way(
-        re.compile(rf"[-+]?(?:{_POINTS}|\d{{1,3}})(?:,\d+)?"),
-        *(".", ",", "commas are decimal, points separate thousands"),
-    ),
+KINDS = dict.fromkeys(("integer", "floating", "decimal", "mixed-integer-float"), "number")
+KINDS |= dict.fromkeys(("datetime64", "datetime", "date"), "date")
+KINDS |= dict.fromkeys(("string", "boolean", "categorical", "empty", "mixed-integer"), "words")
+_COMMAS, _POINTS = r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?", r"[-+]?[1-9]\d{0,2}(\.\d{3})+"
+_SHORT, _BOTH = r"[-+]?\d{1,3}", "commas are decimal, points separate thousands"
+NUMBERS = {  # form, sign of thousands, decimal sign, remark
+    "number": (r".*", "", ".", ""),
+    "number .,": (rf"[^,]*|{_COMMAS}", ",", ".", "commas separate thousands"),
+    "number ,": (rf"(?!{_POINTS}$).*", "", ",", "commas are decimal"),
+    "number ,.": (rf"({_POINTS}|{_SHORT})(,\d+)?", ".", ",", _BOTH),
 }
-DATES = {"date": None, "date dayfirst": True, "date monthfirst": False}
+DATES = {"date": None, "date dayfirst": True, "date monthfirst": False}  # whether the day is first
 WAYS = {way: way.partition(" ")[0] for way in (*NUMBERS, *DATES, "words")}
-_SIGNS = re.compile(r"([-+]?)\s*(?:[$€£¥₹]\s*)?([-+]?[^$€£¥₹%\s]+)\s*[$€£¥₹%]?")
-_CLOCK = (
-    r"(?:,?[ T]\d\d?:\d\d(?::\d\d(?:[.,]\d+)?)?(?: ?[AaPp]\.?[Mm]\.?)?"
-    r"(?: ?(?:Z|UTC|[-+]\d\d(?::?\d\d)?))?)?"
-)
+_PLAIN = re.compile(r"[-+]?[\d.,]+").fullmatch
+_SIGNS = re.compile(r"^([-+]?)\s*[$€£¥₹]?\s*|\s*[$€£¥₹%]$")
+# Seconds and what is behind them are optional, and so is the whole.
+_CLOCK = r"(?:,?[ T]\d\d?:\d\d[\d:.,]*(?: ?[ap]\.?m\.?)?(?: ?(?:Z|UTC|[-+]\d\d(?::?\d\d)?))?)?"
 _DATE = re.compile(  # 2024-05-31, 31 May 2024, 31-May-2024 or May 31, 2024
-    r"(?:\d{4}[-/]\d\d?[-/]\d\d?|\d\d?\.?[ -][A-Za-z]{3,9}\.?,?[ -]\d{4}"
-    rf"|[A-Za-z]{{3,9}}\.? \d\d?,? \d{{4}}){_CLOCK}Z?"
+    r"(?i)(?:\d{4}[-/]\d\d?[-/]\d\d?|\d\d?\.?[ -][a-z]{3,9}\.?,?[ -]\d{4}"
+    rf"|[a-z]{{3,9}}\.? \d\d?,? \d{{4}}){_CLOCK}Z?"
 )
-_ORDERED = re.compile(  # 31.5.2024, 5/31/2024 or 5/31/24
-    rf"(\d\d?)([./-])(\d\d?)\2(\d{{4}}|(?<=/)\d\d)({_CLOCK})"
-)
-Cells = tuple[np.ndarray, np.ndarray]  # which word each cell has, -1 for none, and the words
+# 31.5.2024, 5/31/2024 or 5/31/24
+_ORDERED = re.compile(rf"(?i)(\d\d?)([./-])(\d\d?)\2(\d{{4}}|(?<=/)\d\d)({_CLOCK})")
 
 
 def clean(
@@ -74,9 +57,8 @@ def clean(
 ) -> tuple[pd.DataFrame, dict[str, str], list[str]]:
     """Find out what the columns of a frame contain, and convert them.
 
-    Text is numbers if all of its cells are, else dates, else words; where only a few cells are
-    words, they count as missing. Numbers may have decimal commas, separated thousands and signs of
-    currency or percent.
+    Text is numbers if all of its cells are, else dates, else words; a few odd cells count as
+    missing. Numbers may have decimal commas, separated thousands, and signs of currency or percent.
 
     Parameters
     ----------
@@ -85,8 +67,7 @@ def clean(
     decimal : {".", ","}, optional
         Decimal sign of numbers in text. By default the one that fits each column.
     dayfirst : bool, optional
-        Whether the day comes first in dates such as 5/6/2024, which could be either. By default it
-        does, except between slashes.
+        Whether the day comes first in dates such as 5/6/2024. By default, except between slashes.
     written : mapping of str to str, optional
         How columns are written, where it is known, as in the result.
     sep : str, default=","
@@ -99,7 +80,7 @@ def clean(
     written : dict of str to str
         How each column is written.
     notes : list of str
-        What was assumed, and what is left out.
+        What was assumed, what is left out and what counts as missing.
 
     Examples
     --------
@@ -115,37 +96,42 @@ def clean(
     found, notes, texts = dict(written or {}), [], {}
     for name, column in frame.items():
         kind = kind_of(column)
+        if name in found:
+            continue
         if kind is None:
             notes.append(f"column {name!r} of type {column.dtype} is left out")
             frame = frame.drop(columns=name)
-        elif name not in found and kind == "words" and column.dtype != "category":
-            texts[name] = distinct_words(column)
-            found[name] = _format(*texts[name], decimal, dayfirst, sep)
+        elif kind == "words" and column.dtype != "category":
+            texts[name] = _distinct(column)
+            found[name] = _way(*texts[name], decimal, dayfirst, sep)
         else:
-            found.setdefault(name, kind)
+            found[name] = kind
     if sep != "," and any(found[name].startswith("number ,") for name in texts):
-        plain = (name for name in texts if found[name] == "number")
-        found |= {name: "number ,." for name in plain if _points_may_group(texts[name][1])}
+        for name, (_, words) in texts.items():  # points may separate thousands as well
+            points = found[name] == "number" and any("." in word for word in words)
+            if points and not np.isnan(parsed(words, "number ,.")).any():
+                found[name] = "number ,."
     columns: dict[str, Any] = {}
     for name, column in frame.items():
-        columns[name], odd = converted(column, found[name], texts.get(name))
-        if odd:
-            notes.append(cells_that(name, odd, unfitting(found[name])))
+        values, odd = _converted(column, found[name], texts.get(name))
+        what = f"a value that is not a {WAYS[found[name]]} and counts as missing"
+        notes += cells_that(name, odd, what)
         if found[name] in NUMBERS:
             # Values such as 1.8e308 stand for missing ones, and their squares overflow.
-            beyond = np.abs(columns[name]) > LARGEST_SQUARED
-            if beyond.any():
-                odd = [f"{value:.4g}" for value in columns[name][beyond]]
-                columns[name] = np.where(beyond, np.nan, columns[name])
-                what = "a value infinite or beyond 1e150, which counts as missing"
-                notes.append(cells_that(name, odd, what))
+            beyond = np.abs(values) > LARGEST_SQUARED
+            what = "a value infinite or beyond 1e150, which counts as missing"
+            notes += cells_that(name, [f"{value:.4g}" for value in values[beyond]], what)
+            values = np.where(beyond, np.nan, values)
+        columns[name] = values
     for way, (*_, remark) in NUMBERS.items():
         if remark and (names := [repr(name) for name in texts if found[name] == way]):
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
             notes.append(f"{remark} in {', '.join(names[:5])}{more}")
     for name, (_, words) in texts.items():
-        if found[name] == "date" and dayfirst is None and (example := _either_way(words)):
-            what = f"the month is taken to come first in dates such as {example}"
+        assumed = found[name] == "date" and dayfirst is None
+        slashed = [word for word in words if assumed and "/" in word[1:3]]
+        if slashed and not np.isnat(parsed(slashed, "date dayfirst")).any():
+            what = f"the month is taken to come first in dates such as {slashed[0]}"
             notes.append(f"{name!r}: {what}, which no date confirms")
     return pd.DataFrame(columns, index=frame.index), found, notes
 
@@ -155,44 +141,33 @@ def kind_of(column: pd.Series) -> str | None:
     kind = pd.api.types.infer_dtype(column, skipna=True)
     if kind == "unknown-array":
         kind = pd.api.types.infer_dtype(column.astype(object), skipna=True)
-    if kind in ("integer", "floating", "decimal", "mixed-integer-float"):
-        return "number"
-    if kind in ("datetime64", "datetime", "date"):
-        return "date"
-    text = ("string", "boolean", "categorical", "empty", "mixed-integer")
-    return "words" if kind in text else None
+    return KINDS.get(kind)
 
 
-def distinct_words(column: pd.Series) -> Cells:
-    """Return the different words of a column, stripped, without those for missing values."""
+def _distinct(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+    """Return which word each cell has, -1 if it is missing, and the words."""
     codes, cells = pd.factorize(column.astype(object))
-    words = [str(cell).strip() for cell in cells]
+    words = [number_name(cell) if isinstance(cell, float) else str(cell).strip() for cell in cells]
     known = [None if word.lower() in MISSING else word for word in words]
     places, distinct = pd.factorize(np.array([*known, None], dtype=object))
     return places[codes], np.asarray(distinct, dtype=object)
 
 
-def converted(
-    column: pd.Series, written: str, cells: Cells | None = None
+def _converted(
+    column: pd.Series, written: str, cells: tuple[np.ndarray, np.ndarray] | None
 ) -> tuple[np.ndarray, list[str]]:
     """Return the values of a column, and its cells that are not written as the others."""
-    kind, own = written.partition(" ")[0], kind_of(column)
-    if own == "number" and kind != "date":
-        numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        if kind == "number":
-            return numbers, []
-        column = pd.Series([None if np.isnan(v) else number_name(v) for v in numbers], dtype=object)
-    elif own == kind == "date":
+    kind, own = WAYS[written], kind_of(column)
+    if own == kind == "number":
+        return column.to_numpy(dtype=np.float64, na_value=np.nan), []
+    if own == kind == "date":
         dates = pd.to_datetime(column, utc=True, errors="coerce").dt.tz_localize(None)
         return dates.to_numpy().astype("datetime64[s]"), []
-    elif own != "words" and kind != "words":  # a date where numbers are expected
-        column = pd.Series([None] * len(column), dtype=object)
-    codes, words = cells or distinct_words(column)
+    codes, words = cells or _distinct(column if own else pd.Series([None] * len(column)))
     if kind == "words":
         return np.array([*words, None], dtype=object)[codes], []
-    values = parsed([*words, ""], written)
-    lost = pd.isna(values[:-1])
-    return values[codes], [words[code] for code in codes if code >= 0 and lost[code]]
+    values = parsed([*words, ""], written)  # with a missing one in the last place, for -1
+    return values[codes], words[codes[(codes >= 0) & pd.isna(values[codes])]].tolist()
 
 
 def parsed(words: Iterable[str], written: str) -> np.ndarray:
@@ -203,25 +178,19 @@ def parsed(words: Iterable[str], written: str) -> np.ndarray:
         texts = pd.Series([_year_first(word, DATES[written]) for word in words], dtype=object)
         dates = pd.to_datetime(texts, format="mixed", utc=True, errors="coerce")
         return np.asarray(dates.dt.tz_localize(None), dtype="datetime64[s]")
-    pattern, thousand, decimal, _ = NUMBERS[written]
-    bare = [word if pattern.fullmatch(word) else _bare(word) for word in words]
-    plain = [
-        text.replace(thousand, "").replace(decimal, ".") if pattern.fullmatch(text) else ""
-        for text in bare
-    ]
-    return np.asarray(pd.to_numeric(pd.Series(plain, dtype=object), errors="coerce"), dtype=float)
+    form, thousand, decimal, _ = NUMBERS[written]
+    texts = [word if _PLAIN(word) else _SIGNS.sub(r"\1", word) for word in words]
+    if written != "number":  # of which pandas takes any
+        fits = re.compile(form).fullmatch
+        texts = [t.replace(thousand, "").replace(decimal, ".") if fits(t) else "" for t in texts]
+    return np.asarray(pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce"), dtype=float)
 
 
-def cells_that(name: str, words: Sequence[str], what: str) -> str:
-    """Say which cells of a column are something that was not expected."""
+def cells_that(name: str, words: Sequence[str], what: str) -> list[str]:
+    """Say which cells of a column are something that was not expected, if there are any."""
     distinct = list(dict.fromkeys(words))
     shown = ", ".join(map(repr, distinct[:3])) + " …" * (len(distinct) > 3)
-    return f"column {name!r}: {counted(len(words))} with {what}: {shown}"
-
-
-def unfitting(written: str) -> str:
-    """Say what a cell is that is of another kind than its column."""
-    return f"a value that is not a {written.partition(' ')[0]} and counts as missing"
+    return [f"column {name!r}: {counted(len(words))} with {what}: {shown}"] if distinct else []
 
 
 def counted(count: int, what: str = "row") -> str:
@@ -234,62 +203,36 @@ def number_name(value: float) -> str:
     return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
-def _format(
+def _way(
     codes: np.ndarray, words: np.ndarray, decimal: str | None, dayfirst: bool | None, sep: str
 ) -> str:
     """Return the way to write numbers or dates that fits all words or nearly all of them."""
     if not len(words):
         return "number"
+    ways = [way for way, (_, _, sign, _) in NUMBERS.items() if decimal in (None, sign)]
+    if decimal is None and sep != ",":
+        # Three digits after a comma are decimals if all numbers have one comma, or if one has more
+        # than three digits in front and no comma.
+        texts = [text for word in words if (text := _SIGNS.sub("", word))[:1].isdecimal()]
+        long = any(re.fullmatch(r"\d{4}[^,]*", text) for text in texts)
+        if long or all(re.fullmatch(r"[^.,]*,[^.,]*", text) for text in texts):
+            ways.remove("number .,")
+    ways += sorted(DATES, key=lambda way: DATES[way] is not dayfirst)
     counts = np.bincount(codes[codes >= 0], minlength=len(words))
     stands = np.array([word.lower() in ALSO_MISSING for word in words])
+    lost = {}
+    for way in ways:
+        if pd.isna(parsed(words[~stands][:100], way)).all():
+            continue  # soon, as columns of words may have many
+        lost[way] = pd.isna(parsed(words, way))
+        if not lost[way].any():
+            return way
     few = len(words) <= FEW_WORDS and len(words) <= counts.sum() / 2
-    names = few or any(word[0] == "0" != word and word.isdecimal() for word in words)
-    for ways in (_ways_of_numbers(words, decimal, sep), _ways_of_dates(words, dayfirst)):
-        if all(pd.isna(parsed(words[~stands][:100], way)).all() for way in ways):
-            continue
-        lost = {}
-        for way in ways:
-            lost[way] = pd.isna(parsed(words, way))
-            if not lost[way].any():
-                return way
-        best = min(ways, key=lambda way: counts[lost[way]].sum())
-        odd, others = counts[lost[best] & ~stands].sum(), counts[~lost[best]].sum()
-        if not names and others >= 8 and odd <= max(1, ODD * (others + odd)):
-            return best
-    return "words"
-
-
-def _ways_of_numbers(words: np.ndarray, decimal: str | None, sep: str) -> list[str]:
-    """Return the ways that numbers may be written, the most likely one first."""
-    if decimal is not None:
-        return ["number ,.", "number ,"] if decimal == "," else ["number", "number .,"]
-    # Between commas, three digits after a comma are thousands. Elsewhere, numbers with three
-    # decimals all have one comma, and numbers of more than three digits have none.
-    texts = [_bare(word).lstrip("+-") for word in words if sep != ","]
-    texts = [text for text in texts if text[:1].isdecimal()]
-    long = any("," not in text and len(text.partition(".")[0]) > 3 for text in texts)
-    decimals = long or all(text.count(",") == 1 and "." not in text for text in texts)
-    return [way for way in NUMBERS if way != "number .," or sep == "," or not decimals]
-
-
-def _ways_of_dates(words: np.ndarray, dayfirst: bool | None) -> list[str]:
-    """Return the orders of day and month, the most likely one first."""
-    if not any(map(_ORDERED.fullmatch, words)):
-        return ["date"]
-    return sorted(DATES, key=lambda way: DATES[way] is not dayfirst)
-
-
-def _either_way(words: np.ndarray) -> str | None:
-    """Return a date between slashes, if all of them could have the day first as well."""
-    slashed = [word for word in words if (m := _ORDERED.fullmatch(word)) and m[2] == "/"]
-    swapped = parsed(slashed, "date dayfirst")
-    return slashed[0] if slashed and not pd.isna(swapped).any() else None
-
-
-def _points_may_group(words: np.ndarray) -> bool:
-    """Return whether points may separate thousands, as three digits follow each."""
-    texts, pattern = [_bare(word) for word in words], NUMBERS["number ,."][0]
-    return any("." in text for text in texts) and all(map(pattern.fullmatch, texts))
+    if not lost or few or any(word[0] == "0" != word and word.isdecimal() for word in words):
+        return "words"
+    best = min(lost, key=lambda way: counts[lost[way]].sum())
+    odd, others = counts[lost[best] & ~stands].sum(), counts[~lost[best]].sum()
+    return best if others >= 8 and odd <= max(1, ODD * (others + odd)) else "words"
 
 
 def _year_first(word: str, dayfirst: bool | None) -> str | None:
@@ -300,13 +243,5 @@ def _year_first(word: str, dayfirst: bool | None) -> str | None:
     month, mark, day, year, clock = found.groups()
     if mark != "/" if dayfirst is None else dayfirst:
         month, day = day, month
-    if len(year) == 2:  # as in POSIX
-        year = f"{19 if int(year) > 68 else 20}{year}"
-    return f"{year}-{int(month):02d}-{int(day):02d}{clock}"
-
-
-def _bare(text: str) -> str:
-    """Return a number without a sign of currency or percent."""
-    if (found := _SIGNS.fullmatch(text)) and not (found[1] and found[2][0] in "+-"):
-        return found[1] + found[2]
-    return text
+    century = "" if len(year) == 4 else "19" if year > "68" else "20"  # as in POSIX
+    return f"{century}{year}-{month:0>2}-{day:0>2}{clock}"

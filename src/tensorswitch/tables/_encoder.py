@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from tensorswitch.datasets import DataError
 from tensorswitch.persistence import saved_as
 from tensorswitch.preprocessing._encoding import EncodedColumn
-from tensorswitch.tables._clean import WAYS, cells_that, clean, converted, unfitting
+from tensorswitch.tables._clean import WAYS, cells_that, clean
 
 FAR = 1e6  # deviations from the mean beyond which values are no longer told apart
 
@@ -23,28 +23,17 @@ FAR = 1e6  # deviations from the mean beyond which values are no longer told apa
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Columns of any types as numbers: standardised, one-hot, and with missing values filled.
 
-    Numbers are standardised, with the median for missing values. Words get an input each for the
-    most frequent ones and one for all others, to which words that were not seen in training
-    belong, too. Dates become the number of days and the phases of the year, the week and, if there
-    are times, the day. Where values were missing in training there is an input that says so.
-    Columns that are constant, and words that are nearly all different, are left out.
+    Missing numbers become the median. The most frequent words have an input each, and all others,
+    unseen ones too, share one. Dates become days and the phases of year, week and, if there are
+    times, day. Where values were missing in training, an input says so. Columns that are constant,
+    and words that are nearly all different, are left out; ``left_out`` says why.
 
     Parameters
     ----------
     levels : int, default=30
         Most words of a column with an input each.
     written : dict of str to str, optional
-        How columns are written, where it cannot be seen from the rows, as :func:`clean` returns it:
-        ``{"price": "number ,", "day": "date dayfirst"}``.
-
-    Attributes
-    ----------
-    columns, input_names : list of str
-        The columns that are used, and the inputs that they become.
-    sources : ndarray of int of shape (inputs,)
-        For each input, the place of its column among ``columns``.
-    left_out : dict of str to str
-        The columns that are not used, and why.
+        How columns are written, where their rows do not show it, as :func:`clean` returns it.
 
     Examples
     --------
@@ -97,27 +86,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.repeat(np.arange(len(self.columns_)), [len(c.input_names) for c in self.columns_])
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Return the names of the inputs, as scikit-learn asks for them.
-
-        Parameters
-        ----------
-        input_features : object, default=None
-            Ignored.
-        """
+        """Return the names of the inputs, as scikit-learn asks for them."""
         return np.array(self.input_names, dtype=object)
 
     def transform(self, X: pd.DataFrame) -> np.ndarray:
         """Encode rows, as float32 of shape (rows, inputs).
 
-        Parameters
-        ----------
-        X : DataFrame
-            Rows. Columns that are missing, and values that are not of the kind of their column,
-            count as missing values.
+        What is not of the kind of its column counts as missing, and so do columns that are absent.
         """
         check_is_fitted(self)
-        frame = pd.DataFrame(X).rename(columns=str)
-        parts = [column(self._values(column, frame)[0]) for column in self.columns_]
+        frame = self._cleaned(X)[0]
+        parts = [column(frame[column.name].to_numpy()) for column in self.columns_]
         return np.concatenate(parts, axis=1).clip(-FAR, FAR).astype(np.float32)
 
     def __call__(self, X: pd.DataFrame) -> np.ndarray:
@@ -125,39 +104,24 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.transform(X))
 
     def differences(self, X: pd.DataFrame) -> tuple[list[str], list[str]]:
-        """Return the columns that rows do not have, and those that the encoder has never seen.
-
-        Parameters
-        ----------
-        X : DataFrame
-            Rows.
-        """
+        """Return the columns that rows do not have, and those that the encoder has never seen."""
         present = list(map(str, X.columns))
         missing = [name for name in self.columns if name not in present]
         return missing, [name for name in present if name not in {*self.columns, *self.left_out}]
 
     def describe_unseen(self, X: pd.DataFrame) -> list[str]:
-        """Describe, by column, words that are new and values that are not of its kind.
-
-        Parameters
-        ----------
-        X : DataFrame
-            Rows.
-        """
-        notes, frame = [], X.rename(columns=str)
+        """Describe, by column, words that are new and values that are not of its kind."""
+        frame, _, notes = self._cleaned(X)
         for column in self.columns_:
-            values, odd = self._values(column, frame)
-            what = unfitting(column.kind)
             if column.kind == "words" and not column.other:
-                what = "a word that was not seen in training"
-                odd = [word for word in values[~pd.isna(values)] if word not in column.levels]
-            if odd:
-                notes.append(cells_that(column.name, odd, what))
+                words = frame[column.name].dropna()
+                new = words[~words.isin(column.levels)].tolist()
+                notes += cells_that(column.name, new, "a word that was not seen in training")
         return notes
 
-    def _values(self, column: EncodedColumn, frame: pd.DataFrame) -> tuple[np.ndarray, list[str]]:
-        absent = pd.Series([None] * len(frame), dtype=object)
-        return converted(frame.get(column.name, absent), self.written_[column.name])
+    def _cleaned(self, X: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str], list[str]]:
+        frame = pd.DataFrame(X).rename(columns=str).reindex(columns=self.columns)
+        return clean(frame, written=self.written_)
 
     def state(self) -> dict[str, Any]:
         """Return what the encoder consists of."""
@@ -166,13 +130,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        """Make the encoder again.
-
-        Parameters
-        ----------
-        state : dict
-            What :meth:`state` returned.
-        """
+        """Make the encoder again."""
         encoder = cls(**state["parameters"])
         encoder.written_, encoder.left_out = dict(state["written"]), dict(state["left_out"])
         encoder.columns_ = [EncodedColumn(**column) for column in state["columns"]]
