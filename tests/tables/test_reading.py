@@ -60,6 +60,8 @@ def test_separators_and_encodings(tmp_path, separator, encoding):
 def test_compressed_files(tmp_path):
     raw = TEXT.encode()
     packed = {".gz": gzip.compress(raw), ".bz2": bz2.compress(raw), ".xz": lzma.compress(raw)}
+    pa = pytest.importorskip("pyarrow")
+    packed[".zst"] = pa.compress(raw, "zstd", asbytes=True)
     for suffix, content in packed.items():
         path = tmp_path / f"a.csv{suffix}"
         path.write_bytes(content)
