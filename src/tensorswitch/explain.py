@@ -9,8 +9,7 @@ up to the output: nothing is approximated, and nothing is sampled. A kernel mach
 homogeneous of degree one, ``k(a x, y) = a k(x, y)`` for ``a > 0``, as all equivalent kernels of
 ReLU networks are, has the same property by Euler's theorem, ``f(x) = ∇f(x) · x``.
 
-The gates divide the inputs into regions, in each of which the network is one linear map. Rows with
-similar patterns of gates are treated alike.
+The gates divide the inputs into regions, in each of which the network is one linear map.
 """
 
 from __future__ import annotations
@@ -74,10 +73,8 @@ class Explanation:
 
         Parameters
         ----------
-        sources : ndarray of int of shape (features,)
-            Group of each feature, such as the column that one-hot inputs were made of.
-        groups : int
-            Number of groups.
+        sources, groups : ndarray of int of shape (features,) and int
+            Group of each feature, such as the column of one-hot inputs, and number of groups.
 
         Returns
         -------
@@ -97,7 +94,7 @@ def explain(model: Any, X: Any) -> Explanation:
         A network whose layers are affine once gates are known (TS layers, ReLU, max pooling), or a
         fitted estimator with a method ``explain``.
     X : array-like or Tensor of shape (rows, ...)
-        Inputs, each of which is treated by itself.
+        Inputs.
 
     Returns
     -------
@@ -167,15 +164,6 @@ def _check_affine_between_gates(module: nn.Module, x: Tensor) -> None:
             "affine, as with softmax, GELU or layer normalisation. Networks of linear layers, "
             "ReLU, max pooling and TS layers are; of a classifier, explain the logits."
         )
-
-
-def shared_patterns(gates: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Count, for each row, the others in its region: those with the same pattern of gates."""
-    packed, known = (np.packbits(g, axis=1) for g in (gates, others))
-    counts: dict[bytes, int] = {}
-    for row in known:
-        counts[row.tobytes()] = counts.get(row.tobytes(), 0) + 1
-    return np.array([counts.get(row.tobytes(), 0) for row in packed], dtype=np.int64)
 
 
 def nearest_patterns(
