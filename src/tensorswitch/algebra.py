@@ -52,10 +52,8 @@ def gates(x: Tensor, w: Tensor) -> Tensor:
 
     Parameters
     ----------
-    x : Tensor of shape (rows, n_0)
-        Input rows.
-    w : Tensor of shape (n_1, n_0)
-        Gate weights.
+    x, w : Tensor
+        Input rows, of shape (rows, n_0), and gate weights, of shape (n_1, n_0).
 
     Returns
     -------
@@ -75,8 +73,7 @@ def expand(z: Tensor, w: Tensor, x: Tensor | None = None) -> Tensor:
     w : Tensor of shape (n_1, n_0)
         Gate weights.
     x : Tensor of shape (rows, n_0), optional
-        What decides which units are open. By default ``z`` itself, which gives the binary
-        expansion ``X ⊕ W = H(W X) ⊗ X``.
+        What decides which units are open. By default ``z`` itself, the binary expansion ``X ⊕ W``.
 
     Returns
     -------
@@ -100,10 +97,8 @@ def contract(z: Tensor, w: Tensor) -> Tensor:
 
     Parameters
     ----------
-    z : Tensor of shape (rows, ..., n_1, n_0)
-        Expanded tensor.
-    w : Tensor of shape (n_1, n_0)
-        Weights.
+    z, w : Tensor
+        Expanded tensor, of shape (rows, ..., n_1, n_0), and weights, of shape (n_1, n_0).
 
     Returns
     -------
@@ -121,7 +116,7 @@ def scalar_switching(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
     x : Tensor of shape (rows, n_0)
         Input rows.
     weights : sequence of Tensor
-        ``W_1, …, W_L``.
+        ``W_1, …, W_L``, of shape (n_l, n_{l-1}).
 
     Returns
     -------
@@ -139,10 +134,8 @@ def tensor_switching(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
 
     Parameters
     ----------
-    x : Tensor of shape (rows, n_0)
-        Input rows.
-    weights : sequence of Tensor
-        ``W_1, …, W_L``.
+    x, weights : Tensor and sequence of Tensor
+        As in :func:`scalar_switching`.
 
     Returns
     -------
@@ -160,10 +153,8 @@ def auxiliary(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
 
     Parameters
     ----------
-    x : Tensor of shape (rows, n_0)
-        Input rows.
-    weights : sequence of Tensor
-        ``W_1, …, W_L``.
+    x, weights : Tensor and sequence of Tensor
+        As in :func:`scalar_switching`.
 
     Returns
     -------
@@ -179,18 +170,19 @@ def auxiliary(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
 def backpropagate(weights: Sequence[Tensor], error: Tensor) -> Tensor:
     """Return ``∂L/∂A_0 = ∂L/∂A_L · ∂A_L/∂A_{L-1} … ∂A_1/∂A_0`` (underbraced in Eq. 7).
 
+    Given to :func:`pseudo_gradients`, it yields the gradients of the ReLU network.
+
     Parameters
     ----------
     weights : sequence of Tensor
-        ``W_1, …, W_L``, of shape (n_l, n_{l-1}).
+        ``W_1, …, W_L``.
     error : Tensor of shape (rows, n_L)
         ``∂L/∂A_L``, the derivative of the loss with respect to ``A_L = X_L``.
 
     Returns
     -------
     Tensor of shape (rows, n_L, …, n_1, n_0)
-        The derivative with respect to ``A_0 = Z_L``. Given to :func:`pseudo_gradients`, it yields
-        the gradients of the ReLU network.
+        The derivative with respect to ``A_0 = Z_L``.
     """
     for w in reversed(weights):
         error = error.unsqueeze(-1) * w
@@ -206,10 +198,8 @@ def pseudo_gradients(x: Tensor, weights: Sequence[Tensor], error: Tensor) -> lis
 
     Parameters
     ----------
-    x : Tensor of shape (rows, n_0)
-        Input rows.
-    weights : sequence of Tensor
-        ``W_1, …, W_L``.
+    x, weights : Tensor and sequence of Tensor
+        As in :func:`scalar_switching`.
     error : Tensor of shape (rows, n_L, …, n_1, n_0)
         ``∂L/∂A_0``, the derivative of the loss with respect to ``A_0 = Z_L``.
 
@@ -223,6 +213,7 @@ def pseudo_gradients(x: Tensor, weights: Sequence[Tensor], error: Tensor) -> lis
         squared = w.square().sum(1, keepdim=True)
         zero = squared < torch.finfo(w.dtype).tiny
         error = contract(error, torch.where(zero, 0, w / squared))
+        # One axis for the chains of units above layer l, over which the product is summed.
         chains = error.reshape(rows, -1, len(w)), a.reshape(rows, -1, *w.shape)
         results.append(torch.einsum("buj,buji->ji", *chains))
     return results
@@ -231,15 +222,13 @@ def pseudo_gradients(x: Tensor, weights: Sequence[Tensor], error: Tensor) -> lis
 def rotate_compress(x: Tensor, w: Tensor, w_star: Tensor) -> Tensor:
     """Return ``X_l = W*_l vec(X_{l-1} ⊕ W_l)``, linear rotation-compression (Sec. 4.3).
 
-    :class:`tensorswitch.SwitchedLinear` is this layer, with ``W*`` stored as ``weight`` of shape
+    :class:`tensorswitch.SwitchedLinear` is this layer, with ``W*`` as ``weight`` of shape
     (n_1, n_0, n*).
 
     Parameters
     ----------
-    x : Tensor of shape (rows, n_0)
-        Input rows.
-    w : Tensor of shape (n_1, n_0)
-        Gate weights.
+    x, w : Tensor
+        As in :func:`gates`.
     w_star : Tensor of shape (n*, n_1 · n_0)
         Analysis weights.
 
