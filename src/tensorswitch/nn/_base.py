@@ -94,9 +94,11 @@ class OneLayer(Switching):
         learn_gates: str | None,
         gate_bias: bool,
         dropout: float,
-        **factory: Any,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
     ) -> None:
         """Check the settings and create the parameters; copies have the shape ``inputs``."""
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.gates, self.switch = gates, as_switch(switch)
         self.switch.check_gates(gates)
         if not 0 <= dropout < 1:
@@ -226,9 +228,8 @@ def fold_rows(x: Tensor, weight: Tensor, *tail: int) -> tuple[Tensor, tuple[int,
 
 def check_relu_layers(hidden: Sequence[nn.Linear], output: nn.Linear) -> None:
     """Raise unless the layers form a network."""
-    names = [f"hidden layer {i}" for i in range(1, len(hidden) + 1)]
-    if len(hidden) == 1:
-        names = ["hidden"]
+    several = [f"hidden layer {i}" for i in range(1, len(hidden) + 1)]
+    names = several if len(hidden) > 1 else ["hidden"]
     for name, layer in zip([*names, "output"], [*hidden, output], strict=True):
         if not isinstance(layer, nn.Linear):
             raise TypeError(f"{name} must be a torch.nn.Linear, got {type(layer).__name__}")

@@ -22,31 +22,16 @@ class SwitchedConv2d(OneLayer):
 
     Parameters
     ----------
-    in_channels : int
-        Number of channels of the input.
-    gates : int
-        Number of gates.
-    out_channels : int
-        Number of channels of the output.
-    kernel_size : int or tuple of (int, int)
-        Height and width of a patch.
-    stride : int or tuple of (int, int), default=1
-        Distance between patches.
-    padding : int or tuple of (int, int), default=0
-        Zeros added on each side of the image.
-    bias : bool, default=True
-        Whether to add a learned bias.
-    switch : Switch or {"relu", "none", "maxout", "maxout:PIECES"}, default="relu"
-        As in :class:`SwitchedLinear`.
+    in_channels, gates, out_channels : int
+        Number of channels of the input, of gates, and of channels of the output.
+    kernel_size, stride, padding : int or tuple of (int, int), default=1 and 0 for the last two
+        Height and width of a patch, distance between patches, and zeros added on each side of the
+        image.
     pool : int or tuple of (int, int), optional
         Window of the max pooling, which is also its stride. The winning patch is copied only if
         the switch opens the gate there. By default every patch is copied to its own position.
-    learn_gates : {None, "ibp"}, default=None
+    bias, switch, learn_gates, gate_bias, dropout, device, dtype : optional
         As in :class:`SwitchedLinear`.
-    gate_bias, dropout : default=False and 0.0
-        As in :class:`SwitchedLinear`.
-    device, dtype : optional
-        Device and data type of the parameters.
 
     Attributes
     ----------
@@ -54,12 +39,8 @@ class SwitchedConv2d(OneLayer):
         Gate weights ``w_j``.
     weight : Parameter of shape (gates, in_channels, kernel height, kernel width, out_channels)
         Analysis weights ``V_j``.
-    bias : Parameter of shape (out_channels,) or None
-        Bias.
-    gate_bias : Parameter of shape (gates,) or None
-        Gate biases ``b_j``.
-    constant : Parameter of shape (gates, out_channels) or None
-        Analysis weights of the constant 1 in the copies: what each open unit adds to the output.
+    bias, gate_bias, constant : Parameter or None
+        As in :class:`SwitchedLinear`.
 
     Examples
     --------
@@ -94,11 +75,9 @@ class SwitchedConv2d(OneLayer):
         self.kernel_size, self.stride = pair("kernel_size", kernel_size), pair("stride", stride)
         self.padding = pair("padding", padding, least=0)
         self.pool = None if pool is None else pair("pool", pool)
-        patch, settings = (
-            (in_channels, *self.kernel_size),
-            (switch, learn_gates, gate_bias, dropout),
-        )
-        self._build(patch, gates, out_channels, bias, *settings, device=device, dtype=dtype)
+        settings, factory = (switch, learn_gates, gate_bias, dropout), (device, dtype)
+        patch = (in_channels, *self.kernel_size)
+        self._build(patch, gates, out_channels, bias, *settings, *factory)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the output, (..., out_channels, out height, out width), for images.

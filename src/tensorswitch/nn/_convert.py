@@ -12,7 +12,7 @@ from torch import fx, nn
 from torch.nn import functional as F
 from torch.nn.utils import fusion
 
-from tensorswitch._checks import check_positive
+from tensorswitch._checks import check_positive, pair
 from tensorswitch.nn._base import Switching
 from tensorswitch.nn._conv import check_convolution
 from tensorswitch.nn._converted import convolution_below, readout_below
@@ -82,12 +82,6 @@ def convert(
     -------
     torch.fx.GraphModule
         The converted network, in the mode (training or evaluation) of ``module``.
-
-    Raises
-    ------
-    ValueError
-        If the module cannot be traced, a named layer cannot be converted, or no layer can be
-        converted. The message says why.
 
     Examples
     --------
@@ -241,15 +235,15 @@ def _step(match: _Match, node: fx.Node, layer: nn.Module | None, relu: bool) -> 
 
 def _window(layer: nn.MaxPool2d) -> tuple[int, int]:
     kernel, stride, padding, dilation = (
-        value if isinstance(value, tuple) else (value, value)
-        for value in (layer.kernel_size, layer.stride, layer.padding, layer.dilation)
+        pair(name, getattr(layer, name), least=0)
+        for name in ("kernel_size", "stride", "padding", "dilation")
     )
     if kernel != stride or padding != (0, 0) or dilation != (1, 1) or layer.ceil_mode:
         raise _RefusedError(
             "its max pooling must have a stride equal to its kernel size, no padding, no dilation "
             f"and no ceil_mode, got {layer}"
         )
-    return int(kernel[0]), int(kernel[1])
+    return kernel
 
 
 def _is_flatten(node: fx.Node, layer: nn.Module | None) -> bool:

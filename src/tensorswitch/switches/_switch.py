@@ -17,8 +17,6 @@ from tensorswitch.switches._routes import Routes
 class Switch:
     """Base class of the rules that decide from their scores which gates open.
 
-    Calling a switch with scores returns :class:`Routes`.
-
     Attributes
     ----------
     pieces : int
