@@ -79,8 +79,7 @@ def _narrow_backward(
 
     The units come last: there are more of them than outputs, and the inner loop should be long.
     """
-    n_in, n_out = weight.shape[1:]
-    sums = accumulator(x)
+    (_, n_in, n_out), sums = weight.shape, accumulator(x)
     shape = (len(x), n_in) if need_x else (0,)
     grad_x = torch.zeros(shape, dtype=sums, device=x.device)
     room = weight if grad_weight is None else grad_weight
@@ -98,8 +97,8 @@ def _narrow_backward(
                 continue
             if total is None:
                 total = (part_x.t() @ errors).to(sums)
-            elif x.dtype == sums:
-                torch.addmm(total, part_x.t(), errors, out=total)
+            elif x.dtype == sums:  # without a buffer for the product
+                total.addmm_(part_x.t(), errors)
             else:
                 total += part_x.t() @ errors
         if grad_weight is not None and total is not None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -50,29 +50,11 @@ outer_op = torch.ops.tensorswitch.switched_outer.default
 gradients_op = torch.ops.tensorswitch.switched_gradients.default
 
 
+Context: TypeAlias = Any  # torch has no public types for the contexts it passes
+Batch: TypeAlias = Any  # nor for what it tells the rules of vmap
 Gradients: TypeAlias = tuple[Tensor | None, ...]
 Dims: TypeAlias = tuple[int | None, ...]
 Result = TypeVar("Result")
-
-
-class Context(Protocol):
-    """What torch keeps from a forward to a backward pass."""
-
-    saved_tensors: tuple[Tensor, Tensor, Tensor]
-    needs_input_grad: tuple[bool, ...]
-    group: int | None
-
-    def save_for_backward(self, *tensors: Tensor) -> None:
-        """Keep the tensors for :meth:`backward`."""
-
-    def save_for_forward(self, *tensors: Tensor) -> None:
-        """Keep the tensors for :meth:`jvp`."""
-
-
-class Batch(Protocol):
-    """What torch tells the rules of vmap."""
-
-    batch_size: int
 
 
 class Linear(torch.autograd.Function):
@@ -108,10 +90,7 @@ class Linear(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Context, dx: Tensor | None, _: None, dweight: Tensor | None, *__: None) -> Tensor:
-        x, gates, weight = ctx.saved_tensors
-        first = None if dx is None else linear(dx, gates, weight, ctx.group)
-        second = None if dweight is None else linear(x, gates, dweight, ctx.group)
-        return _sum(first, second)
+        return _product_rule(linear, ctx, dx, dweight)
 
 
 class Outer(torch.autograd.Function):
@@ -134,14 +113,16 @@ class Outer(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Context, dx: Tensor | None, _: None, derrors: Tensor | None, *__: None) -> Tensor:
-        x, gates, errors = ctx.saved_tensors
-        first = None if dx is None else outer(dx, gates, errors, ctx.group)
-        second = None if derrors is None else outer(x, gates, derrors, ctx.group)
-        return _sum(first, second)
+        return _product_rule(outer, ctx, dx, derrors)
 
 
-def _sum(first: Tensor | None, second: Tensor | None) -> Tensor:
-    terms = [term for term in (first, second) if term is not None]
+def _product_rule(
+    bilinear: Callable[..., Tensor], ctx: Context, dx: Tensor | None, dother: Tensor | None
+) -> Tensor:
+    """Return ``f(dx, other) + f(x, dother)``; a derivative that is zero is None."""
+    x, gates, other = ctx.saved_tensors
+    pairs = (dx, other), (x, dother)
+    terms = [bilinear(a, gates, b, ctx.group) for a, b in pairs if a is not None and b is not None]
     return terms[0] if len(terms) == 1 else terms[0] + terms[1]
 
 

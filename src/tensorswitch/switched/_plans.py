@@ -62,26 +62,19 @@ def make_plan(gates: Tensor, group: int, n_in: int, n_out: int, narrow: bool = F
     if not rows or not units:
         return []
     opened = gates.view(torch.uint8).sum(0, dtype=torch.int32).tolist()
+    sizes = n_in, n_out, narrow
     if group == 1:
-        chunks = [
-            _gather_chunk(gates[:, covered], covered, n_in, n_out, narrow)
-            for covered in _unit_slices(opened, n_in, n_out)
-        ]
+        runs = _unit_slices(opened, n_in, n_out)
+        chunks = [_gather_chunk(gates[:, run], run, *sizes) for run in runs]
     else:
         codes, closed = pattern_codes(gates, group), 1 - sum(opened) / gates.numel()
         slots, patterns = rows * (1 - closed**group), 2**group - 1
         step = max(1, int(BLOCKS.chunk_bytes / _bytes(slots, patterns, n_in, n_out)))
-        chunks = [
-            _pattern_chunk(
-                codes[:, s : s + step],
-                group,
-                slice(s * group, min((s + step) * group, units)),
-                n_in,
-                n_out,
-                narrow,
-            )
-            for s in range(0, codes.shape[1], step)
-        ]
+        chunks = []
+        for start in range(0, codes.shape[1], step):
+            covered = slice(start * group, min((start + step) * group, units))
+            part = codes[:, start : start + step]
+            chunks.append(_pattern_chunk(part, group, covered, *sizes))
     return [chunk for chunk in chunks if len(chunk.bag)]
 
 
@@ -145,10 +138,9 @@ def _chunk(
 ) -> Chunk:
     lengths = counts.tolist()
     longest, total = max(lengths), len(row)
-    # Separate products of narrow types leave out segments without rows, and their conversion.
-    alone = (
-        COSTS.narrow_pad_work * sum(map(bool, lengths)) if narrow else COSTS.pad_work * len(lengths)
-    )
+    alone = COSTS.pad_work * len(lengths)
+    if narrow:  # separate products leave out segments without rows, and their conversion
+        alone = COSTS.narrow_pad_work * sum(map(bool, lengths))
     even = _pads_pay(longest, len(lengths), total, n_in, n_out, alone)
     short = partial(row.new_zeros, dtype=torch.int32)
     if even:
