@@ -24,16 +24,12 @@ class Epoch:
 
     Parameters
     ----------
-    epoch : int
-        Number of the epoch, from 1.
-    seconds : float
-        Time spent on training, without evaluation.
+    epoch, seconds : int and float
+        Number of the epoch, from 1, and time spent on training, without evaluation.
     train_loss, train_error : float
         Averages over the batches of the epoch, each measured before its step.
-    validation_loss, validation_error : float, default=nan
-        Measured on the validation rows after the epoch.
-    test_loss, test_error : float, default=nan
-        Measured on the test rows after the epoch.
+    validation_loss, validation_error, test_loss, test_error : float, default=nan
+        Measured on these rows after the epoch.
 
     Examples
     --------
@@ -88,10 +84,9 @@ class History:
 
     def to_json(self) -> str:
         """Return the epochs as a JSON list of objects, with null for NaN."""
-        return json.dumps(
-            [{k: None if math.isnan(v) else v for k, v in asdict(e).items()} for e in self.epochs],
-            indent=1,
-        )
+        entries = [asdict(epoch) for epoch in self.epochs]
+        plain = [{k: None if math.isnan(v) else v for k, v in e.items()} for e in entries]
+        return json.dumps(plain, indent=1)
 
     def to_csv(self) -> str:
         """Return the epochs as CSV, one line per epoch after a header."""

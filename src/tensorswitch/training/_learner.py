@@ -64,10 +64,8 @@ class Rows:
 
     Parameters
     ----------
-    x : Tensor of shape (rows, ...)
-        Inputs.
-    y : Tensor of shape (rows,) or (rows, outputs)
-        Integer labels, or targets of a regression.
+    x, y : Tensor of shape (rows, ...), and (rows,) or (rows, outputs)
+        Inputs, and integer labels or targets of a regression.
     weight : Tensor of shape (rows,), optional
         Factors on the losses of the rows, with a mean of 1.
 
@@ -105,12 +103,9 @@ class Learner:
         Loss; cross-entropy requires integer labels.
     optimizer : {"sgd", "adam", "adamw"}, default="sgd"
         Optimiser of the parameters that require gradients.
-    lr : float, default=1e-3
-        Learning rate.
-    momentum : float, default=0.9
-        Momentum of SGD.
-    weight_decay : float, default=1e-3
-        Weight decay of the trained parameters; fixed gates never decay.
+    lr, momentum, weight_decay : float, default=1e-3, 0.9 and 1e-3
+        Learning rate, momentum of SGD, and weight decay of the trained parameters; fixed gates
+        never decay.
     batch_size : int, default=128
         Rows per step and process.
     schedule : callable, optional
@@ -214,10 +209,8 @@ class Learner:
 
         Parameters
         ----------
-        rows : Rows
-            Training rows, on the device of the learner.
-        watch : callable, optional
-            Called without arguments after each step.
+        rows, watch : Rows, and callable, optional
+            Training rows, on the device of the learner, and what is called after each step.
 
         Returns
         -------
@@ -242,10 +235,8 @@ class Learner:
         with channels_last(self), self._random_numbers():
             for step, start in enumerate(range(0, len(x), together)):
                 batch = min(together, len(x) - start)
-                mine = slice(
-                    start + self.rank * batch // self.ranks,
-                    start + (self.rank + 1) * batch // self.ranks,
-                )
+                ends = [start + r * batch // self.ranks for r in (self.rank, self.rank + 1)]
+                mine = slice(*ends)
                 part_x, part_y = x[mine], y[mine]
                 self.optimizer.zero_grad(set_to_none=True)
                 with self._autocast():
@@ -281,10 +272,8 @@ class Learner:
 
         So a resumed run repeats an uninterrupted one, and torch's global generator is not advanced.
         """
-        place = [self.settings["seed"], self.epochs_done, self.rank]
-        with seeded(
-            int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0]), self.device
-        ):
+        place = np.random.SeedSequence([self.settings["seed"], self.epochs_done, self.rank])
+        with seeded(int(place.generate_state(1, np.uint64)[0]), self.device):
             yield
 
     @torch.no_grad()
@@ -322,10 +311,8 @@ class Learner:
 
         Parameters
         ----------
-        path : str or Path
-            File to write, atomically.
-        history : History
-            Results so far.
+        path, history : str or Path, and History
+            File to write, atomically, and results so far.
         notes : dict
             Settings of the run, as JSON values, which must be the same to restore it.
         """
@@ -336,10 +323,8 @@ class Learner:
 
         Parameters
         ----------
-        path : str or Path
-            File to read.
-        notes : dict
-            Settings of the run, which must be those of the checkpoint.
+        path, notes : str or Path, and dict
+            File to read, and settings of the run, which must be those of the checkpoint.
         """
         try:
             return load(path, Checkpoint).restore(self, notes)
