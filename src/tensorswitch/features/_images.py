@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from tensorswitch._checks import check_floating, check_shape
 
 CHANNELS = (1, 3, 4)  # numbers of channels by which layouts are told apart
 MOST_PIXELS = 48  # along an axis; larger images are reduced
@@ -65,6 +68,12 @@ def as_images(array: Any, image_shape: tuple[int, ...] | None = None) -> Tensor:
     elif not bool(images.isfinite().all()):
         raise ValueError("images contain NaN or infinity")
     return images
+
+
+def check_images(images: Tensor, image_shape: Sequence[int | None] = (None,) * 3) -> None:
+    """Raise unless these are images as tensors, of a shape if it is known."""
+    check_floating("images", images)
+    check_shape("images", images, (None, *image_shape), "(images, channels, height, width)")
 
 
 def channels_first(shape: tuple[int, ...]) -> bool:

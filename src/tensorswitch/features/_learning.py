@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tensorswitch._checks import check_floating, check_positive, check_shape
+from tensorswitch._checks import check_positive
+from tensorswitch.features._images import check_images
 from tensorswitch.features._module import Copies, PatchFeatures2d, positions, positive
 
 SOURCES = ("clusters", "patches", "random")
@@ -64,14 +65,14 @@ def learn_patch_features(
     L = V (Λ + ε I)^−½        of the patches' covariance V Λ Vᵀ
     θ_j                       the quantile of w_j · p at which a share of the patches is open
     """
-    check_floating("images", images)
-    check_shape("images", images, (None,) * 4, "(images, channels, height, width)")
+    check_images(images)
     check_positive(gates=gates, components=components, size=size, stride=stride)
     if not 0 < open_fraction < 1:
         raise ValueError(f"open_fraction must be between 0 and 1, got {open_fraction!r}")
     if gates_from not in SOURCES:
-        known = ", ".join(map(repr, SOURCES))
-        raise ValueError(f"gates_from must be one of {known}, got {gates_from!r}")
+        raise ValueError(
+            f"gates_from must be one of {', '.join(map(repr, SOURCES))}, got {gates_from!r}"
+        )
     channels, height, width = images.shape[1:]
     if not len(images):
         raise ValueError("there are no images to learn patches from")
@@ -141,14 +142,12 @@ def _whitening(patches: Tensor, components: int, shrinkage: float) -> Tensor:
 def _gates(patches: Tensor, first: Tensor, gates_from: str, generator: torch.Generator) -> Tensor:
     """Return gate weights of unit length; ``first`` are the patches to start from."""
     if gates_from == "random":
-        return _unit(
-            torch.randn(first.shape, generator=generator, device=generator.device).to(first)
-        )
+        drawn = torch.randn(first.shape, generator=generator, device=generator.device)
+        return _unit(drawn.to(first))
     found = _unit(first)
     for _ in range(LEARNING.lloyd_steps if gates_from == "clusters" else 0):
-        nearest = torch.cat(
-            [(part @ found.t()).argmax(1) for part in patches.split(LEARNING.assigned)]
-        )
+        blocks = patches.split(LEARNING.assigned)
+        nearest = torch.cat([(block @ found.t()).argmax(1) for block in blocks])
         total = torch.zeros_like(found).index_add_(0, nearest, patches)
         # A cluster that no patch belongs to keeps its direction.
         found = torch.where(total.square().sum(1, keepdim=True) > 0, _unit(total), found)

@@ -48,7 +48,9 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     grid : int, default=2
         There are ``grid × grid`` windows.
     copies : "score" or int, default="score"
-        What is copied; see :class:`PatchFeatures2d`.
+        What is copied. "score" is the copy projected on the direction of its gate,
+        ``w_j · p − θ_j``, and a constant. A number d stands for the first d components of p and a
+        constant.
     pool : {"mean", "max"}, default="mean"
         Average of the copies in a window, or the copy with the highest score.
     power : float, default=0.5
@@ -120,14 +122,12 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
         Parameters
         ----------
-        X : array-like of shape (n, height, width), (n, height, width, channels) or (n, features)
-            Images. Bytes (uint8) are divided by 255.
-        y : None
-            Ignored.
+        X, y : array-like and None
+            Images as of :func:`as_images`; there are no labels.
 
         Returns
         -------
-        self : object
+        PatchFeatures
             The fitted transformer.
         """
         settings = self.get_params(deep=False)
