@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -43,6 +44,15 @@ class Chunk:
 
 
 Plan = list[Chunk]
+
+
+class Routing(NamedTuple):
+    """What the grouped strategy knows about the gates of a call, with a plan per block of rows."""
+
+    group: int
+    plans: list[Plan]
+    flipped: Tensor | None  # which units are, None if none is
+    signs: Tensor | None  # (units,), −1 for flipped units and 1 for others
 
 
 def flipped_units(opened: Tensor, rows: int) -> tuple[Tensor | None, float, float]:
