@@ -8,10 +8,9 @@
 A linear readout of ``f`` is a switched linear map whose routes lead from patches to windows, so it
 can be solved in closed form (:class:`tensorswitch.estimators.TSConvRidgeClassifier`).
 
-- :class:`PatchFeatures2d` computes the features of one patch size, as a torch module, and
-  :class:`PatchBank2d` those of several sizes;
-- :func:`learn_patch_bank` learns whitening, gates and thresholds from images;
-- :class:`PatchFeatures` is the scikit-learn transformer with the same numbers.
+:class:`PatchFeatures2d` computes the features of one patch size, as a torch module, and
+:class:`PatchBank2d` those of several sizes. :func:`learn_patch_bank` learns them from images.
+:class:`PatchFeatures` is the scikit-learn transformer with the same numbers.
 
 References
 ----------

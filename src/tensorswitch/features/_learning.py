@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from tensorswitch._checks import check_positive
 from tensorswitch.features._images import check_images
-from tensorswitch.features._module import Copies, PatchFeatures2d, positions, positive
+from tensorswitch.features._module import PatchFeatures2d, positions, positive
 
 SOURCES = ("clusters", "patches", "random")
 
@@ -54,11 +55,8 @@ def learn_patch_features(
     floor: float = 0.3,
     shrinkage: float = 0.05,
     gates_from: str = "clusters",
-    grid: int = 2,
-    copies: Copies = "score",
-    pool: str = "mean",
-    power: float = 0.5,
     generator: torch.Generator | None = None,
+    **settings: Any,
 ) -> PatchFeatures2d:
     """Learn whitening, gates and thresholds; :class:`PatchFeatures` describes the settings.
 
@@ -108,10 +106,7 @@ def learn_patch_features(
         (channels, height, width),
         stride=stride,
         floor=added,
-        grid=grid,
-        copies=copies,
-        pool=pool,
-        power=power,
+        **settings,
     )
 
 

@@ -38,12 +38,8 @@ class PatchFeatures2d(nn.Module):
     ----------
     filters : Tensor of shape (components, channels, size, size)
         Columns of L, each with mean zero.
-    offset : Tensor of shape (components,)
-        ``Lᵀ μ``.
-    gate_weight : Tensor of shape (gates, components)
-        ``w_j``.
-    threshold : Tensor of shape (gates,)
-        ``θ_j``.
+    offset, gate_weight, threshold : Tensor
+        ``Lᵀ μ``, ``w_j`` and ``θ_j``: (components,), (gates, components) and (gates,).
     image_shape : tuple of (int, int, int)
         Channels, height and width of the images.
     floor : float, default=0.0
@@ -55,8 +51,6 @@ class PatchFeatures2d(nn.Module):
     ----------
     out_features : int
         Number of features, ``windows · gates · copies``.
-    positions : tuple of (int, int)
-        Number of patches along height and width.
 
     Examples
     --------
@@ -240,11 +234,9 @@ class PatchFeatures2d(nn.Module):
 
     def extra_repr(self) -> str:
         """Return the settings shown by ``repr``."""
-        return (
-            f"image_shape={self.image_shape}, size={self.size}, stride={self.stride}, "
-            f"gates={len(self.gate_weight)}, components={self.gate_weight.shape[1]}, "
-            f"grid={self.grid}, copies={self.copies!r}, pool={self.pool!r}, power={self.power}"
-        )
+        gates, components = self.gate_weight.shape
+        settings = ", ".join(f"{name}={getattr(self, name)!r}" for name in SETTINGS)
+        return f"size={self.size}, gates={gates}, components={components}, {settings}"
 
 
 def positions(height: int, width: int, size: int, stride: int) -> tuple[int, int]:

@@ -31,10 +31,8 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     sizes : sequence of int, optional
         Heights and widths of patches. By default an eighth, a fifth and a third of the image.
         Images of more than 48 pixels along an axis are reduced first.
-    stride : int, default=1
-        Distance between patches.
-    components : int, default=48
-        Number of principal components of the patches that are kept.
+    stride, components : int, default=1 and 48
+        Distance between patches, and number of their principal components that are kept.
     open_fraction : float, default=0.3
         Share of the patches for which each gate is open.
     floor : float, default=0.3
@@ -64,14 +62,8 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     ----------
     module_ : PatchBank2d
         The torch module that computes the features.
-    n_features_in_ : int
-        Number of pixels of an image, of all channels.
-    n_features_out_ : int
-        Number of features.
-
-    See Also
-    --------
-    tensorswitch.estimators.TSConvRidgeClassifier : Ridge regression on these features.
+    n_features_in_, n_features_out_ : int
+        Number of pixels of an image, of all channels, and of features.
 
     Examples
     --------
