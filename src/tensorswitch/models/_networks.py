@@ -1,22 +1,4 @@
-"""Builders of networks, scalar (SS) and tensor switching (TS).
-
-``"ss"``
-    ReLU layers ``x_l = max(0, W_l x_{l-1})`` with a linear readout.
-``"ts-lrc"``
-    :class:`~tensorswitch.SwitchedLinear` layers with fixed gates (linear rotation-compression,
-    Sec. 4.3). The last one is the readout.
-``"ts-ibp-lrc"``
-    The same, with gates trained by inverted backpropagation (Sec. 4.2).
-``"ts-ibp"``
-    The uncompressed deep network, :class:`~tensorswitch.TensorSwitching` (Eq. 3).
-``"ss+ts"``
-    :class:`~tensorswitch.JointSwitching` layers, whose units have an SS and a TS readout. It is not
-    in the paper: gates learn by backpropagation through the SS part.
-
-References
-----------
-Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087, Sec. 5.
-"""
+"""Builders of the networks, and the file of a network: how it was built, and its weights."""
 
 from __future__ import annotations
 
@@ -55,9 +37,8 @@ class Network(nn.Sequential):
     Examples
     --------
     >>> from tensorswitch.models import mlp
-    >>> network = mlp(4, 2, width=3)
-    >>> type(network).__name__, network.description["kind"]
-    ('Network', 'ts-lrc')
+    >>> mlp(4, 2, width=3).description["kind"]
+    'ts-lrc'
     """
 
     description: State
@@ -105,10 +86,8 @@ def mlp(
         Number of inputs and of outputs.
     kind : {"ss", "ts-lrc", "ts-ibp-lrc", "ts-ibp", "ss+ts"}, default="ts-lrc"
         Type of the layers; see :mod:`tensorswitch.models`.
-    depth : int, default=2
-        Number of hidden layers.
-    width : int or sequence of int, default=256
-        Units (gates) per hidden layer, one number for all or one for each.
+    depth, width : int, and int or sequence of int, default=2 and 256
+        Number of hidden layers, and units (gates) of all or of each of them.
     ts_layers : collection of int, optional
         Which hidden layers are TS, counted from 1; the others are SS. By default all.
     bias : bool, default=False
