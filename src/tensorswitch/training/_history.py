@@ -11,11 +11,6 @@ from dataclasses import asdict, dataclass, field
 from tensorswitch.persistence import State
 
 
-def percent(error: float) -> str:
-    """Format an error rate for tables, as a percentage with two decimals or a dash for NaN."""
-    return "–" if math.isnan(error) else f"{100 * error:.2f}"
-
-
 @dataclass
 class Epoch:
     """Results of one epoch.
@@ -50,10 +45,8 @@ class Epoch:
     @property
     def criterion(self) -> float:
         """The first of validation error, validation loss and training loss that is not NaN."""
-        for value in (self.validation_error, self.validation_loss, self.train_loss):
-            if not math.isnan(value):
-                return value
-        return math.inf
+        values = self.validation_error, self.validation_loss, self.train_loss
+        return next((value for value in values if not math.isnan(value)), math.inf)
 
 
 @dataclass

@@ -196,7 +196,8 @@ class Learner:
         return {"optimizer": self.settings["optimizer"], "batch_size": self.batch_size, **rates}
 
     def __getstate__(self) -> State:
-        # A generator cannot be pickled, but its state can.
+        # Torch's own pickling of a generator drops a reference to None each time, so that Python
+        # 3.11 crashes in the end.
         return {**self.__dict__, "generator": self.generator.get_state()}
 
     def __setstate__(self, state: State) -> None:
@@ -288,19 +289,13 @@ class Learner:
         return torch.cat(parts)
 
     def evaluate(self, rows: Rows | None) -> tuple[float, float]:
-        """Return the mean loss and error on rows in evaluation mode; NaN without rows.
-
-        The error is NaN in regression, too.
-        """
+        """Return the mean loss and error in evaluation mode; NaN without rows or labels."""
         if rows is None or not len(rows.x):
             return math.nan, math.nan
         outputs = self.outputs(rows.x)
         y = rows.y.to(outputs.device)
         weight = None if rows.weight is None else rows.weight.to(outputs.device)
-        if weight is None:
-            loss = float(LOSSES[self.loss_name](outputs, self._aligned(y, outputs)))
-        else:
-            loss = float(self._loss(outputs, y, weight)) / (len(y) * self._columns(y))
+        loss = float(self._loss(outputs, y, weight)) / (len(y) * self._columns(y))
         if self.loss_name != "cross-entropy":
             return loss, math.nan
         wrong = (outputs.argmax(1) != y).float()
@@ -311,10 +306,8 @@ class Learner:
 
         Parameters
         ----------
-        path, history : str or Path, and History
-            File to write, atomically, and results so far.
-        notes : dict
-            Settings of the run, as JSON values, which must be the same to restore it.
+        path, history, notes : str or Path, History, and dict
+            File to write, results so far, and settings of the run, as JSON values.
         """
         save(Checkpoint.of(self, history, notes), path)
 
