@@ -139,15 +139,12 @@ def _explain_module(module: nn.Module, x: Tensor) -> Explanation:
 
 
 def _check_affine_between_gates(module: nn.Module, x: Tensor) -> None:
-    """Raise if second derivatives do not vanish.
-
-    The sum of the outputs of a softmax is constant, and ``∇²f(x) x`` vanishes for any homogeneous
-    function, so outputs and directions have different weights.
-    """
+    """Raise if second derivatives do not vanish."""
     inputs = x.detach().clone().requires_grad_()
-    # Other kernels of attention can be differentiated only once.
-    with sdpa_kernel(SDPBackend.MATH):
+    with sdpa_kernel(SDPBackend.MATH):  # other kernels can be differentiated only once
         outputs = module(inputs)
+    # The sum of the outputs of a softmax is constant, and ∇²f(x) x vanishes for any homogeneous
+    # function, so outputs and directions have different weights.
     weights = torch.linspace(1, 2, outputs.shape[1], device=outputs.device)
     [slope] = torch.autograd.grad((outputs * weights).sum(), inputs, create_graph=True)
     if not slope.requires_grad:
@@ -180,8 +177,8 @@ def nearest_patterns(
     step = max(1, COMPARED_BYTES // (4 * max(1, len(others))))
     for start in range(0, len(gates), step):
         part = slice(start, start + step)
+        # Products of ±1 count the gates that agree, less those that do not.
         agreement = (1 + (2 * gates[part].astype(np.float32) - 1) @ signs.T / gates.shape[1]) / 2
-        order = np.argsort(-agreement, axis=1, kind="stable")[:, :count]
-        places[part] = order
-        share[part] = np.take_along_axis(agreement, order, axis=1)
+        places[part] = np.argsort(-agreement, axis=1, kind="stable")[:, :count]
+        share[part] = np.take_along_axis(agreement, places[part], axis=1)
     return places, share

@@ -40,9 +40,7 @@ class Switching(nn.Module):
         )
 
     def _gate_parameter(self, *shape: int, **factory: Any) -> nn.Parameter:
-        return nn.Parameter(
-            torch.empty(shape, **factory), requires_grad=self.learn_gates is not None
-        )
+        return nn.Parameter(torch.empty(shape, **factory), self.learn_gates is not None)
 
     def _scores(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return ``W x + b``, without a gradient of ``x``, nor of the gates if they are fixed."""
@@ -60,6 +58,7 @@ class Switching(nn.Module):
         names = [n for n in signature(type(self)).parameters if n not in ("device", "dtype")]
         values = {n: getattr(self, n) for n in names}
         shown = {n: v is not None if n.endswith("bias") else v for n, v in values.items()}
+        # Only text by its repr, so that NumPy integers look like plain ones.
         quoted = {n: repr(v) if isinstance(v, str) else v for n, v in shown.items()}
         return ", ".join(f"{n}={v}" for n, v in quoted.items())
 
@@ -172,15 +171,9 @@ class OneLayer(Switching):
                 f"{tuple(output.weight.shape)} readout weights has {count:.3g} weights",
                 "; layers of low rank need less (rank= of convert, or CompressedSwitching)",
             )
-        self: Self = nn.utils.skip_init(
-            cls,
-            *sizes,
-            output.bias is not None,
-            gate_bias=hidden.bias is not None,
-            device=hidden.weight.device,
-            dtype=hidden.weight.dtype,
-            **settings,
-        )
+        settings.update(device=hidden.weight.device, dtype=hidden.weight.dtype)
+        settings["gate_bias"] = hidden.bias is not None
+        self: Self = nn.utils.skip_init(cls, *sizes, output.bias is not None, **settings)
         self.gate_weight.copy_(hidden.weight)
         torch.mul(hidden.weight[..., None], columns.reshape(*lead, -1), out=self.weight)
         if self.gate_bias is not None and self.constant is not None:

@@ -62,9 +62,8 @@ def convert(
 
     Batch normalisation becomes part of the weights, with its statistics of the training set
     (``BatchNorm1d`` is taken to normalise the features of rows, not the steps of sequences), and
-    dropout becomes dropout of gates. The gates of exact TS layers are fixed. The result computes
-    what ``module`` computes in evaluation mode, up to rounding, and so do the gradients of its
-    input.
+    dropout becomes dropout of gates. The gates of exact TS layers are fixed. In evaluation mode the
+    outputs, and the gradients of the input, are those of ``module`` up to rounding.
 
     Parameters
     ----------
@@ -111,11 +110,9 @@ def convert(
     for name in _candidates(network) if layers is None else layers:
         try:
             match = _match(network, name)
-            shared = used & {match.hidden, match.output}
-            if shared:
-                raise _RefusedError(
-                    f"{shared.pop().target!r} is already part of another converted layer"
-                )
+            if shared := used & {match.hidden, match.output}:
+                taken = shared.pop().target
+                raise _RefusedError(f"{taken!r} is already part of another converted layer")
             replacement = _build(network, match, rank)
         except _RefusedError as reason:
             if layers is not None:
@@ -161,7 +158,6 @@ def _match(network: fx.GraphModule, name: str) -> _Match:
             if not relu:
                 raise _RefusedError(f"there is no ReLU between it and {node.target!r}")
             match.output = node
-            _check_pair(hidden, layer, match)
             _check_weights_are_its_own(network, match)
             _check_hooks(network, match)
             return match
@@ -249,45 +245,46 @@ def _window(layer: nn.MaxPool2d) -> tuple[int, int]:
 def _is_flatten(node: fx.Node, layer: nn.Module | None) -> bool:
     if isinstance(layer, nn.Flatten):
         return layer.start_dim == 1 and layer.end_dim == -1
-    given: dict[str, object] = dict(zip(("start_dim", "end_dim"), node.args[1:], strict=False))
-    start_end = {"start_dim": 0, "end_dim": -1, **given, **node.kwargs}
-    return layer is None and node.target in FLATTEN and start_end == {"start_dim": 1, "end_dim": -1}
-
-
-def _check_pair(
-    hidden: nn.Linear | nn.Conv2d, output: nn.Linear | nn.Conv2d, match: _Match
-) -> None:
-    if isinstance(hidden, nn.Linear):
-        if isinstance(output, nn.Conv2d) or match.flat or match.pool:
-            raise _RefusedError("it is linear, but what follows is not")
-        return
-    try:
-        check_convolution("it", hidden)
-        if isinstance(output, nn.Conv2d):
-            check_convolution(str(match.output.target), output)
-    except ValueError as reason:
-        raise _RefusedError(str(reason)) from None
-    if isinstance(output, nn.Linear) and not match.flat:
-        raise _RefusedError("a Linear follows it without Flatten")
+    if layer is not None or node.target not in FLATTEN:
+        return False
+    given = dict(zip(("start_dim", "end_dim"), node.args[1:], strict=False))
+    return {"end_dim": -1, **given, **node.kwargs} == {"start_dim": 1, "end_dim": -1}
 
 
 def _build(network: fx.GraphModule, match: _Match, rank: int | None) -> nn.Module:
     """Return the module that takes the place of the match."""
     hidden, output = _module(network, match.hidden), _module(network, match.output)
-    if isinstance(hidden, nn.Linear) and isinstance(output, nn.Linear):
-        if rank is not None and match.dropout:
-            raise _RefusedError("a compressed layer has no dropout of units; use rank=None")
-        if match.norm is not None:
-            hidden = fusion.fuse_linear_bn_eval(*_evaluating(hidden, match.norm))
-        if rank is None:
-            return SwitchedLinear.from_relu(hidden, output, dropout=match.dropout)
-        try:
-            return CompressedSwitching(hidden, output, rank)
-        except ValueError as reason:  # the rank is too large for it
-            raise _RefusedError(str(reason)) from None
+    try:
+        if isinstance(hidden, nn.Linear):
+            if not isinstance(output, nn.Linear) or match.flat or match.pool:
+                raise _RefusedError("it is linear, but what follows is not")
+            return _linear(hidden, output, match, rank)
+        assert isinstance(hidden, nn.Conv2d)
+        return _convolution(hidden, output, match, rank)
+    except ValueError as reason:  # of the layers: the rank is too large, or there are groups
+        raise _RefusedError(str(reason)) from None
+
+
+def _linear(hidden: nn.Linear, output: nn.Linear, match: _Match, rank: int | None) -> nn.Module:
+    if rank is not None and match.dropout:
+        raise _RefusedError("a compressed layer has no dropout of units; use rank=None")
+    if match.norm is not None:
+        hidden = fusion.fuse_linear_bn_eval(*_evaluating(hidden, match.norm))
+    if rank is None:
+        return SwitchedLinear.from_relu(hidden, output, dropout=match.dropout)
+    return CompressedSwitching(hidden, output, rank)
+
+
+def _convolution(
+    hidden: nn.Conv2d, output: nn.Module | None, match: _Match, rank: int | None
+) -> nn.Module:
+    check_convolution("it", hidden)
+    if isinstance(output, nn.Conv2d):
+        check_convolution(str(match.output.target), output)
+    elif not match.flat:
+        raise _RefusedError("a Linear follows it without Flatten")
     if rank is not None:
         raise _RefusedError("only linear layers have a compressed form; use rank=None")
-    assert isinstance(hidden, nn.Conv2d)
     if match.norm is not None:
         hidden = fusion.fuse_conv_bn_eval(*_evaluating(hidden, match.norm))
     if isinstance(output, nn.Conv2d):

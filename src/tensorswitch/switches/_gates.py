@@ -24,10 +24,8 @@ def draw_gates(
     ----------
     in_features, gates : int and sequence of int
         Number of inputs n_0, and number of gates of each layer, (n_1, …, n_L).
-    generator : torch.Generator
-        Source of randomness; the weights are created on its device.
-    dtype : torch.dtype, default=torch.float32
-        Data type of the weights.
+    generator, dtype : torch.Generator and torch.dtype
+        Source of randomness, on the device of the weights, and their type, by default float32.
     switch : Switch, default=ReLU()
         Rule that opens the gates. Its units are the inputs of the next layer.
 
@@ -47,9 +45,8 @@ def draw_gates(
     weights = []
     for n in gates:
         switch.check_gates(n)
-        uniform = torch.rand(
-            n, in_features, generator=generator, dtype=dtype, device=generator.device
-        )
+        shape, device = (n, in_features), generator.device
+        uniform = torch.rand(shape, generator=generator, dtype=dtype, device=device)
         weights.append((2 * uniform - 1) * math.sqrt(6 / (n + in_features)))
         in_features = n // switch.pieces
     return weights

@@ -80,8 +80,7 @@ class Routes:
     def expand(self, x: Tensor) -> Tensor:
         """Return the expanded tensor, ``Z_t = Σ_p h_p ⊗ x_source(p)`` over the pairs of target t.
 
-        :func:`tensorswitch.switched_linear` applies its weights to this tensor, of shape
-        (output rows, units, in_features), without forming it.
+        :func:`tensorswitch.switched_linear` does not form it: (output rows, units, in_features).
         """
         copies = self._copies(x)
         z = self.gates[:, :, None] * copies[:, None, :]
@@ -92,8 +91,8 @@ class Routes:
     def aligned(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return one input row and one row of gates for each output row, ``Z_t = h_t ⊗ x_t``.
 
-        This view of the routes is all that boolean gates can express. It exists if no output row
-        adds up several input rows. An output row without open gates has an input row of zeros.
+        It exists if no output row adds up several input rows. An output row without open gates
+        has an input row of zeros.
         """
         copies = self._copies(x)
         if self.target is None or self.rows is None:
@@ -106,12 +105,11 @@ class Routes:
                 f"several input rows add to output row {int(shared[0])}, but boolean gates copy "
                 "one row; form the expanded tensor with Routes.expand() and use it as features"
             )
-        rows = copies.new_zeros(self.rows, copies.shape[1])
-        gates = self.gates.new_zeros(self.rows, self.gates.shape[1])
-        return (
-            rows.index_copy(0, target, copies[used]),
-            gates.index_copy(0, target, self.gates[used]),
+        x, gates = (
+            rows.new_zeros(self.rows, rows.shape[1]).index_copy(0, target, rows[used])
+            for rows in (copies, self.gates)
         )
+        return x, gates
 
 
 def _kind(value: object) -> object:
