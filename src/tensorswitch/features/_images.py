@@ -77,18 +77,12 @@ def check_images(images: Tensor, image_shape: Sequence[int | None] = (None,) * 3
 
 
 def channels_first(shape: tuple[int, ...]) -> bool:
-    """Return whether images of this shape have their channels before height and width.
-
-    They do if there are 1, 3 or 4, unless the last axis has as few entries.
-    """
+    """Return whether the second axis has 1, 3 or 4 entries and the last one has not."""
     return len(shape) == 4 and shape[1] in CHANNELS and shape[3] not in CHANNELS
 
 
 def reduced(images: Tensor) -> Tensor:
-    """Average large images over squares, so that they have at most 48 pixels along an axis.
-
-    Images so long that little would be left of their shorter side are reduced along the other only.
-    """
+    """Average large images over squares, so that they have at most 48 pixels along an axis."""
     factors = reduction(*images.shape[2:])
     return images if max(factors) <= 1 else F.avg_pool2d(images, factors)
 
@@ -97,6 +91,7 @@ def reduction(height: int, width: int) -> tuple[int, int]:
     """Return how many pixels of each axis :func:`reduced` averages."""
     down, across = (max(1, -(-side // MOST_PIXELS)) for side in (height, width))
     both = max(down, across)
+    # Squares would leave little of the shorter side of images that are very long.
     return (both, both) if min(height, width) // both >= FEWEST_PIXELS else (down, across)
 
 

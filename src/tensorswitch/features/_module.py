@@ -145,9 +145,10 @@ class PatchFeatures2d(nn.Module):
         scoring = self._scoring()
         if torch.compiler.is_compiling():  # compilers have no use for blocks and buffers
             return self._pooled(images, scoring, False)
-        score_bytes = math.prod(self.positions) * len(self.gate_weight) * images.element_size()
+        gates = len(self.gate_weight)
+        score_bytes = math.prod(self.positions) * gates * images.element_size()
         step = max(1, SCORE_BYTES // score_bytes)
-        shape = (len(images), self.grid**2, len(self.gate_weight), self.copies_per_gate)
+        shape = (len(images), self.grid**2, gates, self.copies_per_gate)
         if torch.is_grad_enabled() and images.requires_grad:
             parts = [self._pooled(part, scoring, False) for part in images.split(step)]
             return torch.cat(parts) if parts else images.new_zeros(shape)
@@ -187,7 +188,7 @@ class PatchFeatures2d(nn.Module):
         return torch.stack(parts, dim=1)
 
     def copied(self, p: Tensor) -> Tensor:
-        """Return the components of whitened patches that are copied, and the constant."""
+        """Return the components that are copied, with the constant, of ``[p(u), 1]``."""
         return torch.cat([p[..., : self.copies], p[..., -1:]], dim=2)
 
     def _gated(self, p: Tensor, scoring: Tensor, reuse: bool) -> tuple[Tensor, Tensor]:
@@ -197,7 +198,7 @@ class PatchFeatures2d(nn.Module):
             return scores, (scores > 0).to(p.dtype)
         shape = (len(p) * p.shape[1], scoring.shape[1])
         scores = workspace.empty("patch scores", shape, p)
-        torch.mm(p.reshape(shape[0], -1), scoring, out=scores)
+        torch.mm(p.flatten(0, 1), scoring, out=scores)
         opened = torch.gt(scores, 0, out=workspace.empty("patch gates", shape, p))
         return scores.view(*p.shape[:2], -1), opened.view(*p.shape[:2], -1)
 

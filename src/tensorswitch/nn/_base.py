@@ -134,15 +134,10 @@ class OneLayer(Switching):
             y = y + added if target is None else y.index_add(0, target, added)
         if not self._learns(scores):
             return y
+        routed = scores if source is None else scores.index_select(0, source)
+        gate_weights, bias, constant = [self.gate_weight.flatten(1)], self.gate_bias, self.constant
         return with_pseudo_gradients(
-            y,
-            [scores if source is None else scores.index_select(0, source)],
-            [gates],
-            weight,
-            [self.gate_weight.flatten(1)],
-            target,
-            gate_bias=self.gate_bias,
-            constant=self.constant,
+            y, [routed], [gates], weight, gate_weights, target, gate_bias=bias, constant=constant
         )
 
     def _dropped(self, gates: Tensor) -> tuple[Tensor, float]:

@@ -95,18 +95,6 @@ class SwitchedConv2d(OneLayer):
 
     def _route(self, x: Tensor) -> tuple[Tensor, Tensor, Routes, tuple[int, int]]:
         """Return patches and their gate scores, a row each, their routes and the output size."""
-        height, width = self._positions(x)
-        patches = F.unfold(x, self.kernel_size, padding=self.padding, stride=self.stride)
-        patches = patches.transpose(1, 2).reshape(-1, patches.shape[1])
-        scores = self._scores(patches, self.gate_weight.flatten(1), self.gate_bias)
-        if self.pool is None:
-            return patches, scores, Routes(self.switch.open(scores.detach())), (height, width)
-        images = scores.detach().view(-1, height, width, self.gates).permute(0, 3, 1, 2)
-        routes = MaxPool2d(self.pool, switch=self.switch)(images)
-        return patches, scores, routes, (height // self.pool[0], width // self.pool[1])
-
-    def _positions(self, x: Tensor) -> tuple[int, int]:
-        """Return how many patches fit, from top to bottom and from left to right."""
         height, width = (
             (n + 2 * p - k) // s + 1
             for n, p, k, s in zip(
@@ -118,7 +106,14 @@ class SwitchedConv2d(OneLayer):
                 f"a {self.kernel_size} kernel with padding {self.padding} does not fit in "
                 f"an image of {tuple(x.shape[2:])}"
             )
-        return height, width
+        patches = F.unfold(x, self.kernel_size, padding=self.padding, stride=self.stride)
+        patches = patches.transpose(1, 2).reshape(-1, patches.shape[1])
+        scores = self._scores(patches, self.gate_weight.flatten(1), self.gate_bias)
+        if self.pool is None:
+            return patches, scores, Routes(self.switch.open(scores.detach())), (height, width)
+        images = scores.detach().view(-1, height, width, self.gates).permute(0, 3, 1, 2)
+        routes = MaxPool2d(self.pool, switch=self.switch)(images)
+        return patches, scores, routes, (height // self.pool[0], width // self.pool[1])
 
     @classmethod
     @torch.no_grad()
@@ -149,19 +144,10 @@ class SwitchedConv2d(OneLayer):
                 f"hidden has out_channels {hidden.out_channels} but "
                 f"output has in_channels {output.in_channels}"
             )
-        return cls._from_relu(
-            hidden,
-            output,
-            hidden.in_channels,
-            hidden.out_channels,
-            output.out_channels,
-            hidden.kernel_size,
-            hidden.stride,
-            hidden.padding,
-            pool=pool,
-            learn_gates=learn_gates,
-            dropout=dropout,
-        )
+        sizes = hidden.in_channels, hidden.out_channels, output.out_channels
+        window = hidden.kernel_size, hidden.stride, hidden.padding
+        settings = {"pool": pool, "learn_gates": learn_gates, "dropout": dropout}
+        return cls._from_relu(hidden, output, *sizes, *window, **settings)
 
 
 def check_convolution(name: str, layer: nn.Conv2d) -> None:

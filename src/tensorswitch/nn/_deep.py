@@ -21,10 +21,9 @@ from tensorswitch.switches import Switch, as_switch, combine_gates
 class TensorSwitching(Switching):
     """Apply a linear readout to the deep TS tensor of the input (Eq. 3).
 
-    ``y = W_Z vec(Z_L) + bias`` with ``Z_L = H(W_L x_{L-1}) ⊗ … ⊗ H(W_1 x) ⊗ x``. The gates are
-    those of the scalar network with the same gate weights, ``x_l = max(0, W_l x_{l-1})`` for the
-    ReLU switch. The readout has ``n_L · … · n_1 · n_0`` weights per output, but ``Z_L`` is never
-    formed.
+    ``y = W_Z vec(Z_L) + bias`` with ``Z_L = H(W_L x_{L-1}) ⊗ … ⊗ H(W_1 x) ⊗ x``, which is never
+    formed. The gates are those of the scalar network with the same gate weights,
+    ``x_l = max(0, W_l x_{l-1})`` for the ReLU switch.
 
     Parameters
     ----------
@@ -47,8 +46,6 @@ class TensorSwitching(Switching):
     weight : Parameter of shape (n_L, …, n_1, n_0, out_features)
         Analysis weights ``W_Z``. With ``gate_bias``, all axes but the first and the last are
         longer by one.
-    bias : Parameter of shape (out_features,) or None
-        Bias.
 
     Examples
     --------
@@ -153,10 +150,9 @@ class TensorSwitching(Switching):
             )
         *hidden, output = layers
         check_relu_layers(hidden, output)
+        sizes = hidden[0].in_features, [n.out_features for n in hidden], output.out_features
         network = cls(
-            hidden[0].in_features,
-            [layer.out_features for layer in hidden],
-            output.out_features,
+            *sizes,
             output.bias is not None,
             learn_gates=learn_gates,
             gate_bias=any(layer.bias is not None for layer in hidden),

@@ -17,11 +17,9 @@ class JointSwitching(nn.Module):
     """Apply ``y = output(relu(hidden(x))) + Σ_j h_j C_jᵀ x / √(n g)`` with ``h = H(hidden(x))``.
 
     Units pass on their activations, as in an SS layer, and copies of the n inputs, as in a TS
-    layer. The readout of the copies does not change how the g gates learn: they follow the
-    gradient of the SS part, to which the gates of the copies are constants. ``C`` starts at zero,
-    so that the layer starts as the ReLU layer it was built from, and its factor keeps the steps of
-    optimisers such as Adam, which are of one size for all weights, as small as those of the ReLU
-    layer.
+    layer. The g gates follow the gradient of the SS part alone. ``C`` starts at zero, so that the
+    layer starts as the ReLU layer it was built from, and its factor keeps the steps of optimisers
+    such as Adam, which are of one size for all weights, as small as those of the ReLU layer.
 
     Parameters
     ----------
@@ -33,10 +31,6 @@ class JointSwitching(nn.Module):
     ----------
     weight : Parameter of shape (gates, in_features, out_features)
         ``C``, the analysis weights.
-
-    See Also
-    --------
-    CompressedSwitching : The same with far fewer weights.
 
     Examples
     --------

@@ -103,17 +103,6 @@ class SwitchedLinear(OneLayer):
         Its gates are those of ``hidden``, and ``V_j`` is the outer product of row ``j`` of
         ``hidden.weight`` and column ``j`` of ``output.weight``. It has gate biases if ``hidden``
         has a bias. ``dropout`` is that between the ReLU and ``output``. Weights are copied.
-
-        Examples
-        --------
-        >>> import torch
-        >>> from torch import nn
-        >>> from tensorswitch import SwitchedLinear
-        >>> hidden, output = nn.Linear(5, 4), nn.Linear(4, 3)
-        >>> x = torch.randn(2, 5)
-        >>> layer = SwitchedLinear.from_relu(hidden, output)
-        >>> torch.allclose(layer(x), output(hidden(x).relu()), atol=1e-6)
-        True
         """
         check_relu_layers([hidden], output)
         sizes = hidden.in_features, hidden.out_features, output.out_features

@@ -33,17 +33,15 @@ LINEAR, OUTER, GRADIENTS = (
     f"tensorswitch::switched_{name}" for name in ("linear", "outer", "gradients")
 )
 # Not by torch.library.custom_op, whose first call imports the compiler: a second and 100 MB.
-for name, schema in (
-    (LINEAR, "(Tensor x, Tensor gates, Tensor weight, int? group=None, bool training=False)"),
-    (OUTER, "(Tensor x, Tensor gates, Tensor errors, int? group=None)"),
-    (
-        GRADIENTS,
-        "(Tensor errors, Tensor x, Tensor gates, Tensor weight, int? group=None,"
-        " bool need_x=True, bool need_weight=True)",
-    ),
-):
-    results = "(Tensor, Tensor)" if name == GRADIENTS else "Tensor"
-    torch.library.define(name, f"{schema} -> {results}", tags=torch.Tag.pt2_compliant_tag)
+SCHEMAS = {
+    LINEAR: "(Tensor x, Tensor gates, Tensor weight, int? group=None, bool training=False)"
+    " -> Tensor",
+    OUTER: "(Tensor x, Tensor gates, Tensor errors, int? group=None) -> Tensor",
+    GRADIENTS: "(Tensor errors, Tensor x, Tensor gates, Tensor weight, int? group=None,"
+    " bool need_x=True, bool need_weight=True) -> (Tensor, Tensor)",
+}
+for name, schema in SCHEMAS.items():
+    torch.library.define(name, schema, tags=torch.Tag.pt2_compliant_tag)
 
 linear_op = torch.ops.tensorswitch.switched_linear.default
 outer_op = torch.ops.tensorswitch.switched_outer.default

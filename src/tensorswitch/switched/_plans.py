@@ -118,7 +118,7 @@ def _gather_chunk(gates: Tensor, units: slice, *sizes: int) -> Chunk:
     row, segment = gates.nonzero().unbind(1)
     running = gates.cumsum(0, dtype=torch.int32)
     rank = running.view(-1).index_select(0, row * gates.shape[1] + segment) - 1
-    return _chunk(units, row, segment, rank, running[-1], len(gates), *sizes)
+    return _chunk(units, len(gates), (row, segment, rank), running[-1], *sizes)
 
 
 def _pattern_chunk(codes: Tensor, group: int, units: slice, *sizes: int) -> Chunk:
@@ -132,20 +132,14 @@ def _pattern_chunk(codes: Tensor, group: int, units: slice, *sizes: int) -> Chun
     place = torch.empty_like(order)
     place[order] = torch.arange(len(order), device=order.device)
     rank = place - (counts.cumsum(0) - counts)[segment]
-    return _chunk(units, row, segment, rank, counts, len(codes), *sizes)
+    return _chunk(units, len(codes), (row, segment, rank), counts, *sizes)
 
 
 def _chunk(
-    units: slice,
-    row: Tensor,
-    segment: Tensor,
-    rank: Tensor,
-    counts: Tensor,
-    rows: int,
-    n_in: int,
-    n_out: int,
-    narrow: int,
+    units: slice, rows: int, routes: tuple[Tensor, Tensor, Tensor], counts: Tensor, *sizes: int
 ) -> Chunk:
+    """Return a chunk for routes: the row of each, its segment, and its rank in the segment."""
+    (row, segment, rank), (n_in, n_out, narrow) = routes, sizes
     lengths = counts.tolist()
     longest, total = max(lengths), len(row)
     alone = COSTS.pad_work * len(lengths)
@@ -172,13 +166,10 @@ def _pads_pay(longest: int, segments: int, total: int, n_in: int, n_out: int, al
     ``alone`` is the overhead of separate products.
     """
     area, width = n_in * n_out, n_in + n_out
-    padding = longest * segments - total
+    padding, most = longest * segments - total, COSTS.pad_share * total
     work = padding * (area + COSTS.pad_move * width)
-    fits = (
-        4 * width * longest * segments <= 2 * BLOCKS.chunk_bytes
-        or padding <= COSTS.pad_share * total
-    )
-    return fits and work <= COSTS.pad_share * total * area + alone
+    fits = padding <= most or 4 * width * longest * segments <= 2 * BLOCKS.chunk_bytes
+    return fits and work <= most * area + alone
 
 
 def pattern_codes(gates: Tensor, group: int) -> Tensor:

@@ -190,9 +190,8 @@ class Learner:
 
     def options(self) -> State:
         """Return the present settings of the optimiser, as arguments for another learner."""
-        group = self.optimizer.param_groups[0]
-        names = [name for name in ("lr", "momentum", "weight_decay") if name in group]
-        rates: State = {name: float(group[name]) for name in names}
+        group, names = self.optimizer.param_groups[0], ("lr", "momentum", "weight_decay")
+        rates: State = {name: float(group[name]) for name in names if name in group}
         return {"optimizer": self.settings["optimizer"], "batch_size": self.batch_size, **rates}
 
     def __getstate__(self) -> State:

@@ -56,16 +56,15 @@ def train(
     folder : str or Path, optional
         Folder for ``checkpoint.safetensors``, ``best.safetensors``, ``history.csv`` and
         ``history.json``, which are written after every epoch. An interrupted run continues from
-        there; the checkpoint of another run is refused. If the loss diverges, the last good epoch
-        is kept.
+        there. If the loss diverges, the last good epoch is kept.
     notes : dict, optional
         Settings of the run, as JSON values or NumPy numbers. A checkpoint with other settings is
         refused.
     tensorboard, progress : bool, default=False
         Whether to write TensorBoard events to ``folder``, and to show a progress bar.
     after : callable, optional
-        Called with the :class:`~tensorswitch.training.Epoch` after each epoch; if a run is
-        continued, first with the last completed epoch.
+        Called with each :class:`~tensorswitch.training.Epoch`; in a run that is continued, first
+        with the last completed one.
 
     Returns
     -------
