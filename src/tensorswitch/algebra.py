@@ -58,7 +58,7 @@ def gates(x: Tensor, w: Tensor) -> Tensor:
     Returns
     -------
     Tensor of shape (rows, n_1)
-        Ones and zeros of the dtype of ``x``.
+        The gates, in the dtype of ``x``.
     """
     return (x @ w.T > 0).to(x.dtype)
 

@@ -90,11 +90,9 @@ def explain(model: Any, X: Any) -> Explanation:
 
     Parameters
     ----------
-    model : torch.nn.Module or estimator
+    model, X : torch.nn.Module or estimator, and array-like or Tensor of shape (rows, ...)
         A network whose layers are affine once gates are known (TS layers, ReLU, max pooling), or a
-        fitted estimator with a method ``explain``.
-    X : array-like or Tensor of shape (rows, ...)
-        Inputs.
+        fitted estimator with a method ``explain``, and its inputs.
 
     Returns
     -------

@@ -32,11 +32,7 @@ LEARNING = Learning()
 
 
 def default_patch_sizes(height: int, width: int, scale: str = "small") -> tuple[int, ...]:
-    """Return three patch sizes that suit images of a size, the smallest first.
-
-    "small" patches are an eighth, a fifth and a third of the image, for details anywhere in it;
-    "large" ones are a quarter, two fifths and half of it, for objects in the centre.
-    """
+    """Return three patch sizes for details anywhere, "small", or objects in the centre, "large"."""
     side = min(height, width)
     shares = LEARNING.large if scale == "large" else LEARNING.small
     sizes = (max(least, round(side * share)) for least, share in shares)

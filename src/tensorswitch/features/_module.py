@@ -92,7 +92,12 @@ class PatchFeatures2d(nn.Module):
         check_shape("filters", filters, expected, "(components, channels, size, size)")
         check_shape("offset", offset, (components,), "(components,)")
         check_shape("threshold", threshold, (gates,), "(gates,)")
-        check_copies(copies, components)
+        whole = isinstance(copies, Integral) and not isinstance(copies, bool)
+        if copies != "score" and not (whole and 0 <= int(copies) <= components):
+            raise ValueError(
+                f"copies must be 'score' or a number from 0 to the {components} components, "
+                f"got {copies!r}"
+            )
         if pool not in ("mean", "max"):
             raise ValueError(f"pool must be 'mean' or 'max', got {pool!r}")
         self.image_shape = (channels, height, width)
@@ -247,16 +252,6 @@ def positions(height: int, width: int, size: int, stride: int) -> tuple[int, int
             f"images of {height} × {width} are smaller than the patches of {size} × {size}"
         )
     return (height - size) // stride + 1, (width - size) // stride + 1
-
-
-def check_copies(copies: Copies, components: int) -> None:
-    """Raise unless ``copies`` is "score" or a number of components."""
-    whole = isinstance(copies, Integral) and not isinstance(copies, bool)
-    if copies != "score" and not (whole and 0 <= int(copies) <= components):
-        raise ValueError(
-            f"copies must be 'score' or a number from 0 to the {components} components, "
-            f"got {copies!r}"
-        )
 
 
 def positive(variance: Tensor) -> Tensor:

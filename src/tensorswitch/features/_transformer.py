@@ -137,9 +137,7 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """The number of features."""
         return self.module_.out_features
 
-    @property
-    def _n_features_out(self) -> int:  # for the names of the features
-        return self.n_features_out_
+    _n_features_out = n_features_out_  # for the names of the features
 
     def transform(self, X: Any) -> np.ndarray:
         """Return the features, (n, n_features_out_) in float32, of images as in :meth:`fit`."""

@@ -102,19 +102,10 @@ def mlp(
     """
     check_positive(in_features=in_features, out_features=out_features)
     widths, ts = _widths(depth, width), _ts_layers(kind, depth, ts_layers)
-    description = {
-        "architecture": "mlp",
-        "in_features": int(in_features),
-        "out_features": int(out_features),
-        "kind": kind,
-        "depth": int(depth),
-        "width": widths,
-        "ts_layers": sorted(map(int, ts)) if kind != "ss" else None,
-        "bias": bias,
-    }
-    sizes = f"depth {depth}, width {width}"
+    sizes = {"in_features": int(in_features), "out_features": int(out_features)}
+    description = {"architecture": "mlp", **sizes, **_described(kind, widths, ts), "bias": bias}
     layers = partial(_layers, in_features, out_features, kind, widths, ts, bias)
-    return _network(layers, sizes, description)
+    return _network(layers, f"depth {depth}, width {width}", description)
 
 
 def cnn(
@@ -192,12 +183,9 @@ def cnn(
         "in_channels": int(in_channels),
         "size": [height, across],
         "out_features": int(out_features),
-        "kind": kind,
         "convolutions": repeats,
         "channels": [int(n) for n in channels],
-        "depth": int(depth),
-        "width": widths,
-        "ts_layers": sorted(map(int, ts)) if kind != "ss" else None,
+        **_described(kind, widths, ts),
         "ts_blocks": sorted(map(int, ts_blocks)),
     }
     return _network(layers, f"channels {tuple(channels)}, width {width}", description)
@@ -258,6 +246,12 @@ def _layers(
     if len(widths) not in ts:
         layers.append(_glorot(nn.Linear(n_in, out, bias)))
     return layers
+
+
+def _described(kind: str, widths: list[int], ts: set[int]) -> State:
+    """Return the arguments of fully connected layers as JSON can store them."""
+    chosen = sorted(map(int, ts)) if kind != "ss" else None
+    return {"kind": kind, "depth": len(widths), "width": widths, "ts_layers": chosen}
 
 
 def _learn(kind: str) -> str | None:

@@ -192,11 +192,7 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 
 def fold_rows(x: Tensor, weight: Tensor, *tail: int) -> tuple[Tensor, tuple[int, ...]]:
-    """Return the input with its leading axes folded into one, and the sizes of these axes.
-
-    The other axes are ``in_features``, or ``in_channels``, height and width, and the first of them
-    has the size ``tail[0]``.
-    """
+    """Fold all axes but features, or channels, height and width, and return their sizes too."""
     check_floating("input", x)
     names = ("in_channels", "height", "width") if len(tail) == 3 else ("in_features",)
     if x.dim() < len(tail):

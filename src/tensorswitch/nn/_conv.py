@@ -80,10 +80,7 @@ class SwitchedConv2d(OneLayer):
         self._build(patch, gates, out_channels, bias, *settings, *factory)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the output, (..., out_channels, out height, out width), for images.
-
-        Its height and width are those of a convolution, divided by ``pool``.
-        """
+        """Return (..., out_channels, height, width), as of a convolution divided by ``pool``."""
         x, lead = fold_rows(x, self.weight, self.in_channels, 0, 0)
         patches, scores, routes, (height, width) = self._route(x)
         y = self._read(patches, scores, routes.gates, routes)

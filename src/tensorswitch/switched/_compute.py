@@ -45,12 +45,9 @@ _known: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
 
 def census(gates: Tensor) -> Census:
-    """Count the gates, unless they are known.
-
-    They are compared with a copy: compiled code writes the gates of several layers into one buffer
-    without raising its version.
-    """
+    """Count the gates, unless they are known."""
     known: Census | None = _known.get(gates)
+    # Compiled code writes the gates of several layers into one buffer, and its version stays.
     if known is None or not torch.equal(known.copy, gates):
         opened = gates.view(torch.uint8).sum(0, dtype=torch.int32)
         known = Census(gates.clone(), *flipped_units(opened, len(gates)))
@@ -153,11 +150,9 @@ def gradients(
 
 
 def dense_dtype(x: Tensor, weight: Tensor) -> torch.dtype:
-    """Return the dtype for products if all weights are converted, by the faster way.
-
-    Conversions of more weights than the cache holds wait for the memory, and so do those of their
-    gradients, so that few rows take longer than without.
-    """
+    """Return the dtype for products if all weights are converted, by the faster way."""
+    # Conversions of more weights than the cache holds wait for the memory, and so do those of
+    # their gradients, so that few rows take longer than without.
     narrows = x.dtype.itemsize < weight.dtype.itemsize and x.is_cpu
     many, few = weight.numel() >= BLOCKS.many_weights, len(x) < BLOCKS.few_rows
     return weight.dtype if narrows and many and few else x.dtype

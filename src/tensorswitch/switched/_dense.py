@@ -75,10 +75,8 @@ def _narrow_backward(
     need_x: bool,
     grad_weight: Tensor | None,
 ) -> Tensor:
-    """Do the same by expanding the errors, ``∂y ⊗ h``, for products with many columns.
-
-    The units come last: there are more of them than outputs, and the inner loop should be long.
-    """
+    """Do the same by expanding the errors, ``∂y ⊗ h``, for products with many columns."""
+    # The units come last: there are more of them than outputs, and the inner loop should be long.
     (_, n_in, n_out), sums = weight.shape, accumulator(x)
     shape = (len(x), n_in) if need_x else (0,)
     grad_x = torch.zeros(shape, dtype=sums, device=x.device)

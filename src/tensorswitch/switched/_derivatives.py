@@ -142,18 +142,16 @@ def check_map(x: Tensor, gates: Tensor | Routes, weight: Tensor) -> Routes:
     """Return the gates as routes; raise unless the sizes of all three agree."""
     routes = gates if isinstance(gates, Routes) else Routes(gates)
     check_floating("x", x)
-    check_shape("x", x, (None, None), "(rows, in_features)")
+    routes.check_source(x)
     check_floating("weight", weight)
     expected = (routes.gates.shape[1], x.shape[1], None)
     check_shape("weight", weight, expected, "(gates, in_features, out_features)")
-    routes.check_source(x)
     return routes
 
 
 def check_outer(x: Tensor, gates: Tensor, errors: Tensor) -> None:
     """Raise unless ``x``, gates and errors are compatible."""
     check_floating("x", x)
-    check_shape("x", x, (None, None), "(rows, in_features)")
     Routes(gates).check_source(x)
     check_floating("errors", errors)
     check_shape("errors", errors, (x.shape[0], None), "(rows, out_features)")

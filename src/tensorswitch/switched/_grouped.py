@@ -141,10 +141,7 @@ def _products(a: Tensor, b: Tensor, chunk: Chunk, transposed: bool = False) -> T
 
 
 def _narrowed(matrices: Tensor, rows: Tensor) -> Tensor:
-    """Convert matrices to the dtype of the rows, just before they are multiplied, in cache.
-
-    To convert all weights at once would be another pass over memory.
-    """
+    """Convert matrices to the dtype of the rows when they are in cache, not all in one pass."""
     if matrices.dtype == rows.dtype:
         return matrices
     return workspace.empty("matrices", matrices.shape, rows).copy_(matrices)

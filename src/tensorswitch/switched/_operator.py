@@ -126,10 +126,8 @@ def switched_outer(x: Tensor, gates: Tensor, errors: Tensor, *, group: int | Non
 
 
 def _is_small(x: Tensor, gates: Tensor | Routes, weight: Tensor, bias: Tensor | None) -> bool:
-    """Return whether the plain formula is fastest, for arguments without errors.
-
-    This is all that precedes the formula for small sizes, so it takes few steps.
-    """
+    """Return whether the plain formula is fastest, for arguments without errors."""
+    # All that precedes the formula for small sizes, so it takes few steps.
     if torch.compiler.is_compiling() or isinstance(gates, Routes):
         return False
     try:

@@ -27,20 +27,15 @@ from tensorswitch.switched._cost import BLOCKS, COSTS
 
 @dataclass(frozen=True)
 class Chunk:
-    """A run of unit groups whose gathered rows and matrices fit in cache.
+    """A run of unit groups whose gathered rows and matrices fit in cache."""
 
-    ``index`` is the row in each slot, with the number of rows for padding, and ``lengths`` is the
-    number of slots of each segment, the same for all if ``even``. ``bag`` lists the used slots row
-    by row, and ``offsets`` is where those of each row begin. Indices are int32, because torch
-    gathers with them twice as fast as with int64.
-    """
-
+    # Indices are int32, because torch gathers with them twice as fast as with int64.
     units: slice
-    index: Tensor
-    lengths: list[int]
+    index: Tensor  # row in each slot, with the number of rows for padding
+    lengths: list[int]  # number of slots of each segment, the same for all if ``even``
     even: bool
-    bag: Tensor
-    offsets: Tensor
+    bag: Tensor  # the used slots row by row
+    offsets: Tensor  # where the slots of each row begin in ``bag``
 
 
 Plan = list[Chunk]
@@ -94,10 +89,8 @@ def _bytes(slots: float, matrices: int, n_in: int, n_out: int) -> float:
 
 
 def _unit_slices(opened: list[int], n_in: int, n_out: int) -> Iterator[slice]:
-    """Yield runs of units that fit in cache; a few that are open far more often are on their own.
-
-    If they were not, all others would be padded to their length, or take a product each.
-    """
+    """Yield runs of units that fit in cache; a few that are open far more often are alone."""
+    # If they were not, all others would be padded to their length, or take a product each.
     often = BLOCKS.often * sum(opened) / len(opened)
     lone = {unit for unit, rows in enumerate(opened) if rows > often}
     if len(lone) > BLOCKS.few_units:
@@ -161,10 +154,7 @@ def _chunk(
 
 
 def _pads_pay(longest: int, segments: int, total: int, n_in: int, n_out: int, alone: float) -> bool:
-    """Return whether to pad the segments, with ``total`` rows in all, to the longest one.
-
-    ``alone`` is the overhead of separate products.
-    """
+    """Return whether to pad segments of ``total`` rows; ``alone`` is what products apart cost."""
     area, width = n_in * n_out, n_in + n_out
     padding, most = longest * segments - total, COSTS.pad_share * total
     work = padding * (area + COSTS.pad_move * width)

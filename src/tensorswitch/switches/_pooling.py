@@ -42,10 +42,9 @@ class MaxPool2d:
     switch: Switch = field(default_factory=AllOpen)
 
     def __call__(self, scores: Tensor) -> Routes:
-        """Return the routes of scores of shape (images, gates, height, width).
+        """Return the routes of scores, (images, gates, height, width), from positions to windows.
 
-        Sources are positions and targets are windows, both numbered image by image and within an
-        image in row-major order.
+        Both are numbered image by image and within an image in row-major order.
         """
         check_floating("scores", scores)
         check_shape("scores", scores, (None,) * 4, "(images, gates, height, width)")

@@ -78,10 +78,7 @@ class Routes:
         return x if self.source is None else x.index_select(0, self.source)
 
     def expand(self, x: Tensor) -> Tensor:
-        """Return the expanded tensor, ``Z_t = Σ_p h_p ⊗ x_source(p)`` over the pairs of target t.
-
-        :func:`tensorswitch.switched_linear` does not form it: (output rows, units, in_features).
-        """
+        """Return ``Z_t = Σ_p h_p ⊗ x_source(p)``, (output rows, units, in_features)."""
         copies = self._copies(x)
         z = self.gates[:, :, None] * copies[:, None, :]
         if self.target is None or self.rows is None:

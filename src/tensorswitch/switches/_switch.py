@@ -17,10 +17,7 @@ from tensorswitch.switches._routes import Routes
 class Switch:
     """Base class of the rules that decide from their scores which gates open.
 
-    Attributes
-    ----------
-    pieces : int
-        Number of gates per unit of the scalar network.
+    A unit of the scalar network has ``pieces`` gates.
     """
 
     pieces: int = 1

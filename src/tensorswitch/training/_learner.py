@@ -215,8 +215,7 @@ class Learner:
         Returns
         -------
         loss, error : float
-            Means over the batches, each measured before its step. The error is the fraction of
-            rows misclassified; NaN in regression.
+            Means over the batches, as in :class:`Epoch`; the error is NaN in regression.
         """
         if not len(rows.x) or len(rows.x) != len(rows.y):
             raise ValueError(
@@ -268,10 +267,8 @@ class Learner:
 
     @contextmanager
     def _random_numbers(self) -> Iterator[None]:
-        """Let layers draw random numbers that depend on seed, epoch and rank alone.
-
-        So a resumed run repeats an uninterrupted one, and torch's global generator is not advanced.
-        """
+        """Let layers draw random numbers that depend on seed, epoch and rank alone."""
+        # So a resumed run repeats an uninterrupted one, and torch's own generator stays as it is.
         place = np.random.SeedSequence([self.settings["seed"], self.epochs_done, self.rank])
         with seeded(int(place.generate_state(1, np.uint64)[0]), self.device):
             yield
