@@ -58,7 +58,6 @@ def gates(x: Tensor, w: Tensor) -> Tensor:
     Returns
     -------
     Tensor of shape (rows, n_1)
-        The gates, in the dtype of ``x``.
     """
     return (x @ w.T > 0).to(x.dtype)
 
@@ -103,7 +102,6 @@ def contract(z: Tensor, w: Tensor) -> Tensor:
     Returns
     -------
     Tensor of shape (rows, ..., n_1)
-        The scalar product of every row of ``z`` with the corresponding row of ``w``.
     """
     return (z * w).sum(-1)
 
@@ -182,7 +180,6 @@ def backpropagate(weights: Sequence[Tensor], error: Tensor) -> Tensor:
     Returns
     -------
     Tensor of shape (rows, n_L, …, n_1, n_0)
-        The derivative with respect to ``A_0 = Z_L``.
     """
     for w in reversed(weights):
         error = error.unsqueeze(-1) * w
@@ -235,6 +232,5 @@ def rotate_compress(x: Tensor, w: Tensor, w_star: Tensor) -> Tensor:
     Returns
     -------
     Tensor of shape (rows, n*)
-        Activities of the layer.
     """
     return expand(x, w).flatten(1) @ w_star.T

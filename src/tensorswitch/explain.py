@@ -48,8 +48,6 @@ class Explanation:
     >>> from tensorswitch.explain import explain
     >>> layer, x = SwitchedLinear(3, 8, 2), torch.randn(4, 3)
     >>> explanation = explain(layer, x)
-    >>> explanation.contributions.shape
-    (4, 2, 3)
     >>> bool(abs(explanation.outputs - layer(x).detach().numpy()).max() < 1e-5)
     True
     """
@@ -103,8 +101,7 @@ def explain(model: Any, X: Any) -> Explanation:
     Raises
     ------
     TypeError
-        If the model cannot be explained exactly, as its gradient changes between gates: GELU,
-        softmax, layer normalisation.
+        If the gradient of the model changes between gates: GELU, softmax, layer normalisation.
     """
     if isinstance(model, nn.Module):
         return _explain_module(model, X if isinstance(X, Tensor) else torch.as_tensor(X))
@@ -164,10 +161,7 @@ def _check_affine_between_gates(module: nn.Module, x: Tensor) -> None:
 def nearest_patterns(
     gates: np.ndarray, others: np.ndarray, count: int = 3
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find the rows whose patterns of gates are most similar, most similar first.
-
-    Returns their indices and the shares of the gates that agree, both of shape (rows, count).
-    """
+    """Find the rows with the most similar gates: their indices, and the shares that agree."""
     count = min(count, len(others))
     signs = 2 * others.astype(np.float32) - 1
     places = np.empty((len(gates), count), dtype=np.int64)

@@ -95,9 +95,7 @@ def with_pseudo_gradients(
     return y + nothing if target is None else y.index_add(0, target, nothing)
 
 
-def _contract(
-    u: Tensor, w: Tensor, bias: Tensor | None = None, constant: Tensor | None = None
-) -> Tensor:
+def _contract(u: Tensor, w: Tensor, bias: Tensor | None, constant: Tensor | None) -> Tensor:
     """Return ``Σ_i u[…, j, i, :] v_ji`` with ``v_j = w_j / ‖w_j‖²``, or 0 where ``w_j`` is 0."""
     w = (w if bias is None else torch.cat([w, bias.detach()[:, None]], 1)).to(u.dtype)
     squared = w.square().sum(1, keepdim=True)

@@ -30,10 +30,4 @@ from tensorswitch.features._module import PatchFeatures2d
 from tensorswitch.features._shares import pixel_shares as pixel_shares
 from tensorswitch.features._transformer import PatchFeatures
 
-__all__ = [
-    "PatchBank2d",
-    "PatchFeatures",
-    "PatchFeatures2d",
-    "as_images",
-    "learn_patch_bank",
-]
+__all__ = ["PatchBank2d", "PatchFeatures", "PatchFeatures2d", "as_images", "learn_patch_bank"]

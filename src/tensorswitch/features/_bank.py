@@ -67,10 +67,6 @@ class PatchBank2d(nn.Module):
         """Return the bank of a state."""
         return cls(**state)
 
-    def extra_repr(self) -> str:
-        """Return the settings shown by ``repr``."""
-        return f"image_shape={self.image_shape}"
-
 
 def learn_patch_bank(
     images: Tensor,

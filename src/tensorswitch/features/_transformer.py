@@ -49,10 +49,8 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         What is copied. "score" is the copy projected on the direction of its gate,
         ``w_j · p − θ_j``, and a constant. A number d stands for the first d components of p and a
         constant.
-    pool : {"mean", "max"}, default="mean"
-        Average of the copies in a window, or the copy with the highest score.
-    power : float, default=0.5
-        Exponent of the signed power.
+    pool, power : {"mean", "max"} and float, default="mean" and 0.5
+        Average of the copies in a window, or the copy with the highest score, and the exponent.
     image_shape : tuple of int, optional
         (height, width) or (height, width, channels) of images that are given as flat rows.
     random_state : int, RandomState instance or None, default=0

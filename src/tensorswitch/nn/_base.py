@@ -35,9 +35,8 @@ class Switching(nn.Module):
             raise ValueError(f"learn_gates must be None or 'ibp', got {learn_gates!r}")
         self.learn_gates = learn_gates
         self.weight = nn.Parameter(torch.empty(tuple(weight), **factory))
-        self.register_parameter(
-            "bias", None if bias is None else nn.Parameter(torch.empty(bias, **factory))
-        )
+        added = None if bias is None else nn.Parameter(torch.empty(bias, **factory))
+        self.register_parameter("bias", added)
 
     def _gate_parameter(self, *shape: int, **factory: Any) -> nn.Parameter:
         return nn.Parameter(torch.empty(shape, **factory), self.learn_gates is not None)

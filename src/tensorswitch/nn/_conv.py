@@ -92,12 +92,8 @@ class SwitchedConv2d(OneLayer):
 
     def _route(self, x: Tensor) -> tuple[Tensor, Tensor, Routes, tuple[int, int]]:
         """Return patches and their gate scores, a row each, their routes and the output size."""
-        height, width = (
-            (n + 2 * p - k) // s + 1
-            for n, p, k, s in zip(
-                x.shape[2:], self.padding, self.kernel_size, self.stride, strict=True
-            )
-        )
+        sides = zip(x.shape[2:], self.padding, self.kernel_size, self.stride, strict=True)
+        height, width = ((n + 2 * p - k) // s + 1 for n, p, k, s in sides)
         if height < 1 or width < 1:
             raise ValueError(
                 f"a {self.kernel_size} kernel with padding {self.padding} does not fit in "
@@ -149,12 +145,8 @@ class SwitchedConv2d(OneLayer):
 
 def check_convolution(name: str, layer: nn.Conv2d) -> None:
     """Raise unless patches of this convolution are those of :class:`SwitchedConv2d`."""
-    for setting, value, wanted in (
-        ("groups", layer.groups, 1),
-        ("dilation", layer.dilation, (1, 1)),
-        ("padding_mode", layer.padding_mode, "zeros"),
-    ):
-        if value != wanted:
+    for setting, wanted in (("groups", 1), ("dilation", (1, 1)), ("padding_mode", "zeros")):
+        if (value := getattr(layer, setting)) != wanted:
             raise ValueError(f"{name} has {setting}={value!r}; only {wanted!r} can be converted")
     if isinstance(layer.padding, str):
         raise ValueError(f"{name} has padding={layer.padding!r}; give the padding as a number")

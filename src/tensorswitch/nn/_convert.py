@@ -74,8 +74,8 @@ def convert(
         that can be converted; of two that share a layer, the one closer to the input.
     rank : int, optional
         If given, hidden linear layers become :class:`CompressedSwitching` layers of this rank,
-        which have few new parameters. By default the conversion is exact in the paper's form, and
-        multiplies the parameters of the readout by the number of inputs.
+        which have few new parameters. By default they get the paper's form, which multiplies the
+        parameters of the readout by the number of inputs.
 
     Returns
     -------
@@ -133,11 +133,8 @@ def convert(
 
 def _candidates(network: fx.GraphModule) -> list[str]:
     """Return the names of the linear and convolutional layers, from the input up."""
-    return [
-        str(node.target)
-        for node in network.graph.nodes
-        if isinstance(_module(network, node), nn.Linear | nn.Conv2d)
-    ]
+    nodes = network.graph.nodes
+    return [str(n.target) for n in nodes if isinstance(_module(network, n), nn.Linear | nn.Conv2d)]
 
 
 def _match(network: fx.GraphModule, name: str) -> _Match:

@@ -126,10 +126,8 @@ class TensorSwitching(Switching):
         extended = [first, *(w.repeat_interleave(self.switch.pieces, 1) for w in above)]
         if self.gate_bias is None:
             return extended
-        extended = [
-            torch.cat([w, b.unsqueeze(1)], 1)
-            for w, b in zip(extended, self.gate_biases, strict=True)
-        ]
+        pairs = zip(extended, self.gate_biases, strict=True)
+        extended = [torch.cat([w, b.unsqueeze(1)], 1) for w, b in pairs]
         for layer, w in enumerate(extended[:-1]):  # the constant unit is open for the constant 1
             unit = torch.zeros_like(w[:1])
             unit[0, -1] = 1

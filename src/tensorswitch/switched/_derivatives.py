@@ -189,10 +189,6 @@ def _batched(size: int, tensor: Tensor, dim: int | None) -> Tensor:
     return tensor.expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
 
 
-def _one_by_one(op: Callable[..., Tensor], *tensors: Tensor, options: tuple[object, ...]) -> Tensor:
-    return torch.stack([op(*arguments, *options) for arguments in zip(*tensors, strict=True)])
-
-
 def _linear_vmap(
     info: Batch, dims: Dims, x: Tensor, gates: Tensor, weight: Tensor, *options: object
 ) -> tuple[Tensor, int]:
@@ -201,7 +197,8 @@ def _linear_vmap(
     if dims[2] is None:  # the batch is more rows
         y = linear_op(x.flatten(0, 1), gates.flatten(0, 1), weight, *options)
         return y.unflatten(0, (size, -1)), 0
-    return _one_by_one(linear_op, x, gates, weight.movedim(dims[2], 0), options=options), 0
+    each = zip(x, gates, weight.movedim(dims[2], 0), strict=True)
+    return torch.stack([linear_op(*arguments, *options) for arguments in each]), 0
 
 
 def _outer_vmap(
@@ -211,7 +208,8 @@ def _outer_vmap(
     x, gates, errors = (_batched(info.batch_size, *pair) for pair in tensors)
     if x.shape[1] <= max(x.shape[2], errors.shape[2]):  # as for the gradients of single rows
         return plain_outer(x, gates, errors), 0  # expands to no more numbers than the result has
-    return _one_by_one(outer_op, x, gates, errors, options=options), 0
+    each = zip(x, gates, errors, strict=True)
+    return torch.stack([outer_op(*arguments, *options) for arguments in each]), 0
 
 
 def _gradients_vmap(

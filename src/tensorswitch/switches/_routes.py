@@ -88,8 +88,7 @@ class Routes:
     def aligned(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return one input row and one row of gates for each output row, ``Z_t = h_t ⊗ x_t``.
 
-        It exists if no output row adds up several input rows. An output row without open gates
-        has an input row of zeros.
+        Raises if an output row adds up several input rows. One without open gates has zeros.
         """
         copies = self._copies(x)
         if self.target is None or self.rows is None:

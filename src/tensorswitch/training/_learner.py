@@ -109,14 +109,11 @@ class Learner:
     batch_size : int, default=128
         Rows per step and process.
     schedule : callable, optional
-        Function that takes the optimiser and returns a torch learning-rate scheduler, which is
-        stepped after each epoch.
+        Function from the optimiser to a torch learning-rate scheduler, stepped after each epoch.
     seed : int, default=0
         Seed of the order of the rows, and of random numbers that the network draws, as for dropout.
-    device : torch.device or str, default="cpu"
-        Device of the network and the data.
-    precision : {None, "bf16"}, default=None
-        ``"bf16"`` computes products in bfloat16.
+    device, precision : torch.device or str, and {None, "bf16"}, default="cpu" and None
+        Device of the network and the data; ``"bf16"`` computes products in bfloat16.
 
     Attributes
     ----------
@@ -165,9 +162,8 @@ class Learner:
         self.network, self.loss_name = network.to(self.device), loss
         self.ranks = distributed.get_world_size() if distributed.is_initialized() else 1
         self.rank = distributed.get_rank() if self.ranks > 1 else 0
-        self.forward: nn.Module = self.network
-        if self.ranks > 1:
-            self.forward = nn.parallel.DistributedDataParallel(self.network)
+        parallel = nn.parallel.DistributedDataParallel
+        self.forward = parallel(self.network) if self.ranks > 1 else self.network
         trained = [p for p in self.network.parameters() if p.requires_grad]
         rates: State = {"lr": float(lr), "weight_decay": float(weight_decay)}
         if optimizer == "sgd":

@@ -77,9 +77,8 @@ def train(
     >>> from tensorswitch.models import mlp
     >>> from tensorswitch.training import Learner, Rows, train
     >>> rows = Rows(torch.randn(64, 4), torch.randint(0, 3, (64,)))
-    >>> history = train(Learner(mlp(4, 3, depth=1, width=8)), rows, epochs=2)
-    >>> [epoch.epoch for epoch in history.epochs]
-    [1, 2]
+    >>> len(train(Learner(mlp(4, 3, depth=1, width=8)), rows, epochs=2).epochs)
+    2
     """
     check_positive(epochs=epochs)
     if patience is not None:
