@@ -77,7 +77,6 @@ class Explanation:
         Returns
         -------
         Explanation
-            With a contribution for each group.
         """
         member = np.eye(groups)[sources]
         return Explanation(self.contributions @ member, self.constant)

@@ -64,9 +64,8 @@ def learn_patch_features(
     if not 0 < open_fraction < 1:
         raise ValueError(f"open_fraction must be between 0 and 1, got {open_fraction!r}")
     if gates_from not in SOURCES:
-        raise ValueError(
-            f"gates_from must be one of {', '.join(map(repr, SOURCES))}, got {gates_from!r}"
-        )
+        known = ", ".join(map(repr, SOURCES))
+        raise ValueError(f"gates_from must be one of {known}, got {gates_from!r}")
     channels, height, width = images.shape[1:]
     if not len(images):
         raise ValueError("there are no images to learn patches from")

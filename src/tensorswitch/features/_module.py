@@ -150,10 +150,9 @@ class PatchFeatures2d(nn.Module):
         scoring = self._scoring()
         if torch.compiler.is_compiling():  # compilers have no use for blocks and buffers
             return self._pooled(images, scoring, False)
-        gates = len(self.gate_weight)
-        score_bytes = math.prod(self.positions) * gates * images.element_size()
+        score_bytes = math.prod(self.positions) * len(self.gate_weight) * images.element_size()
         step = max(1, SCORE_BYTES // score_bytes)
-        shape = (len(images), self.grid**2, gates, self.copies_per_gate)
+        shape = (len(images), self.grid**2, len(self.gate_weight), self.copies_per_gate)
         if torch.is_grad_enabled() and images.requires_grad:
             parts = [self._pooled(part, scoring, False) for part in images.split(step)]
             return torch.cat(parts) if parts else images.new_zeros(shape)

@@ -167,6 +167,7 @@ class OneLayer(Switching):
             )
         settings.update(device=hidden.weight.device, dtype=hidden.weight.dtype)
         settings["gate_bias"] = hidden.bias is not None
+        # All parameters are copied below, so drawing them would waste time and random numbers.
         self: Self = nn.utils.skip_init(cls, *sizes, output.bias is not None, **settings)
         self.gate_weight.copy_(hidden.weight)
         torch.mul(hidden.weight[..., None], columns.reshape(*lead, -1), out=self.weight)

@@ -81,9 +81,8 @@ def convolution_below(
     """Return what computes ``above(dropout(max_pool2d(relu(hidden(x)), pool)))``."""
     kh, kw = above.kernel_size
     one = nn.Conv2d(above.in_channels, above.out_channels * kh * kw, 1, bias=False)
-    one.weight = nn.Parameter(
-        above.weight.detach().permute(0, 2, 3, 1).flatten(0, 2)[..., None, None]
-    )
+    columns = above.weight.detach().permute(0, 2, 3, 1).flatten(0, 2)
+    one.weight = nn.Parameter(columns[..., None, None])
     alone = (kh, kw) == (1, 1) and above.stride == (1, 1) and above.padding == (0, 0)
     if alone:
         one.bias = above.bias

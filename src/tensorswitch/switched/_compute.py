@@ -70,7 +70,7 @@ def _routing(
         return None
     flipped, key = known.flipped, (group, n_in, n_out, dtype.itemsize < torch.float32.itemsize)
     if key not in known.plans:
-        routed = gates if flipped is None else gates ^ flipped
+        routed = gates if flipped is None else gates ^ flipped  # open where flipped ones close
         known.plans[key] = [make_plan(part, *key) for (part,) in cut(BLOCKS.rows, routed)]
     signs = None if flipped is None else 1 - 2 * flipped.to(dtype)
     return Routing(group, known.plans[key], flipped, signs)

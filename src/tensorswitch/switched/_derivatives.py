@@ -58,7 +58,7 @@ Result = TypeVar("Result")
 class Linear(torch.autograd.Function):
     """``F(x, V)``; ``V`` may have a wider dtype than ``x``, and then so has its gradient."""
 
-    generate_vmap_rule = True
+    generate_vmap_rule = True  # by that of the operator which it calls
 
     @staticmethod
     def forward(

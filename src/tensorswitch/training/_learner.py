@@ -238,7 +238,7 @@ class Learner:
                     outputs = self.forward(part_x)
                     full = outputs.float() if self.precision else outputs
                     total = self._loss(full, part_y, None if weight is None else weight[mine])
-                    loss = total / (batch * self._columns(part_y))
+                    loss = total / (batch * part_y.shape[1:].numel())  # mean over outputs, too
                 # DistributedDataParallel averages over the ranks; the gradient is to be their sum.
                 (loss * self.ranks if self.ranks > 1 else loss).backward()
                 value = loss.detach()
@@ -287,7 +287,7 @@ class Learner:
         outputs = self.outputs(rows.x)
         y = rows.y.to(outputs.device)
         weight = None if rows.weight is None else rows.weight.to(outputs.device)
-        loss = float(self._loss(outputs, y, weight)) / (len(y) * self._columns(y))
+        loss = float(self._loss(outputs, y, weight)) / y.numel()
         if self.loss_name != "cross-entropy":
             return loss, math.nan
         wrong = (outputs.argmax(1) != y).float()
@@ -341,9 +341,6 @@ class Learner:
                 f"{tuple(outputs.shape)}"
             )
         return y.reshape(outputs.shape)
-
-    def _columns(self, y: Tensor) -> int:
-        return y.shape[1] if y.dim() == 2 else 1
 
     def _autocast(self) -> AbstractContextManager[None]:
         return torch.autocast(self.device.type, torch.bfloat16) if self.precision else nullcontext()
