@@ -15,7 +15,7 @@ from tensorswitch.estimators import (
     TSRidgeClassifier,
     TSRidgeRegressor,
 )
-from tensorswitch.explain import Explanation, explain, nearest_patterns, shared_patterns
+from tensorswitch.explain import Explanation, explain, nearest_patterns
 from tensorswitch.models import cnn, mlp
 
 RIDGES = [{"gates": 16}, {"gates": (8, 4)}, {"gates": 8, "components": 3}]
@@ -176,8 +176,6 @@ def test_patterns_of_gates():
     model = TSRidgeRegressor(gates=6, random_state=0).fit(x, y)
     gates = model.open_gates(x)
     assert gates.shape == (120, 6)
-    counts = shared_patterns(gates, gates)
-    np.testing.assert_array_equal(counts, (gates[:, None] == gates[None]).all(2).sum(1))
     places, share = nearest_patterns(gates, gates, 4)
     assert (share[:, 0] == 1).all()
     agreement = (gates[:, None] == gates[None]).mean(2)

@@ -52,15 +52,12 @@ def gates(x: Tensor, w: Tensor) -> Tensor:
 
     Parameters
     ----------
-    x : Tensor of shape (rows, n_0)
-        Input rows.
-    w : Tensor of shape (n_1, n_0)
-        Gate weights.
+    x, w : Tensor
+        Input rows, of shape (rows, n_0), and gate weights, of shape (n_1, n_0).
 
     Returns
     -------
     Tensor of shape (rows, n_1)
-        Ones and zeros of the dtype of ``x``.
     """
     return (x @ w.T > 0).to(x.dtype)
 
@@ -75,8 +72,7 @@ def expand(z: Tensor, w: Tensor, x: Tensor | None = None) -> Tensor:
     w : Tensor of shape (n_1, n_0)
         Gate weights.
     x : Tensor of shape (rows, n_0), optional
-        What decides which units are open. By default ``z`` itself, which gives the binary
-        expansion ``X ⊕ W = H(W X) ⊗ X``.
+        What decides which units are open. By default ``z`` itself, the binary expansion ``X ⊕ W``.
 
     Returns
     -------
@@ -100,15 +96,12 @@ def contract(z: Tensor, w: Tensor) -> Tensor:
 
     Parameters
     ----------
-    z : Tensor of shape (rows, ..., n_1, n_0)
-        Expanded tensor.
-    w : Tensor of shape (n_1, n_0)
-        Weights.
+    z, w : Tensor
+        Expanded tensor, of shape (rows, ..., n_1, n_0), and weights, of shape (n_1, n_0).
 
     Returns
     -------
     Tensor of shape (rows, ..., n_1)
-        The scalar product of every row of ``z`` with the corresponding row of ``w``.
     """
     return (z * w).sum(-1)
 
@@ -121,7 +114,7 @@ def scalar_switching(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
     x : Tensor of shape (rows, n_0)
         Input rows.
     weights : sequence of Tensor
-        ``W_1, …, W_L``.
+        ``W_1, …, W_L``, of shape (n_l, n_{l-1}).
 
     Returns
     -------
@@ -139,10 +132,8 @@ def tensor_switching(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
 
     Parameters
     ----------
-    x : Tensor of shape (rows, n_0)
-        Input rows.
-    weights : sequence of Tensor
-        ``W_1, …, W_L``.
+    x, weights : Tensor and sequence of Tensor
+        As in :func:`scalar_switching`.
 
     Returns
     -------
@@ -160,10 +151,8 @@ def auxiliary(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
 
     Parameters
     ----------
-    x : Tensor of shape (rows, n_0)
-        Input rows.
-    weights : sequence of Tensor
-        ``W_1, …, W_L``.
+    x, weights : Tensor and sequence of Tensor
+        As in :func:`scalar_switching`.
 
     Returns
     -------
@@ -179,18 +168,18 @@ def auxiliary(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
 def backpropagate(weights: Sequence[Tensor], error: Tensor) -> Tensor:
     """Return ``∂L/∂A_0 = ∂L/∂A_L · ∂A_L/∂A_{L-1} … ∂A_1/∂A_0`` (underbraced in Eq. 7).
 
+    Given to :func:`pseudo_gradients`, it yields the gradients of the ReLU network.
+
     Parameters
     ----------
     weights : sequence of Tensor
-        ``W_1, …, W_L``, of shape (n_l, n_{l-1}).
+        ``W_1, …, W_L``.
     error : Tensor of shape (rows, n_L)
         ``∂L/∂A_L``, the derivative of the loss with respect to ``A_L = X_L``.
 
     Returns
     -------
     Tensor of shape (rows, n_L, …, n_1, n_0)
-        The derivative with respect to ``A_0 = Z_L``. Given to :func:`pseudo_gradients`, it yields
-        the gradients of the ReLU network.
     """
     for w in reversed(weights):
         error = error.unsqueeze(-1) * w
@@ -206,10 +195,8 @@ def pseudo_gradients(x: Tensor, weights: Sequence[Tensor], error: Tensor) -> lis
 
     Parameters
     ----------
-    x : Tensor of shape (rows, n_0)
-        Input rows.
-    weights : sequence of Tensor
-        ``W_1, …, W_L``.
+    x, weights : Tensor and sequence of Tensor
+        As in :func:`scalar_switching`.
     error : Tensor of shape (rows, n_L, …, n_1, n_0)
         ``∂L/∂A_0``, the derivative of the loss with respect to ``A_0 = Z_L``.
 
@@ -223,6 +210,7 @@ def pseudo_gradients(x: Tensor, weights: Sequence[Tensor], error: Tensor) -> lis
         squared = w.square().sum(1, keepdim=True)
         zero = squared < torch.finfo(w.dtype).tiny
         error = contract(error, torch.where(zero, 0, w / squared))
+        # One axis for the chains of units above layer l, over which the product is summed.
         chains = error.reshape(rows, -1, len(w)), a.reshape(rows, -1, *w.shape)
         results.append(torch.einsum("buj,buji->ji", *chains))
     return results
@@ -231,21 +219,18 @@ def pseudo_gradients(x: Tensor, weights: Sequence[Tensor], error: Tensor) -> lis
 def rotate_compress(x: Tensor, w: Tensor, w_star: Tensor) -> Tensor:
     """Return ``X_l = W*_l vec(X_{l-1} ⊕ W_l)``, linear rotation-compression (Sec. 4.3).
 
-    :class:`tensorswitch.SwitchedLinear` is this layer, with ``W*`` stored as ``weight`` of shape
+    :class:`tensorswitch.SwitchedLinear` is this layer, with ``W*`` as ``weight`` of shape
     (n_1, n_0, n*).
 
     Parameters
     ----------
-    x : Tensor of shape (rows, n_0)
-        Input rows.
-    w : Tensor of shape (n_1, n_0)
-        Gate weights.
+    x, w : Tensor
+        As in :func:`gates`.
     w_star : Tensor of shape (n*, n_1 · n_0)
         Analysis weights.
 
     Returns
     -------
     Tensor of shape (rows, n*)
-        Activities of the layer.
     """
     return expand(x, w).flatten(1) @ w_star.T

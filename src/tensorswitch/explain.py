@@ -9,8 +9,7 @@ up to the output: nothing is approximated, and nothing is sampled. A kernel mach
 homogeneous of degree one, ``k(a x, y) = a k(x, y)`` for ``a > 0``, as all equivalent kernels of
 ReLU networks are, has the same property by Euler's theorem, ``f(x) = ∇f(x) · x``.
 
-The gates divide the inputs into regions, in each of which the network is one linear map. Rows with
-similar patterns of gates are treated alike.
+The gates divide the inputs into regions, in each of which the network is one linear map.
 """
 
 from __future__ import annotations
@@ -49,8 +48,6 @@ class Explanation:
     >>> from tensorswitch.explain import explain
     >>> layer, x = SwitchedLinear(3, 8, 2), torch.randn(4, 3)
     >>> explanation = explain(layer, x)
-    >>> explanation.contributions.shape
-    (4, 2, 3)
     >>> bool(abs(explanation.outputs - layer(x).detach().numpy()).max() < 1e-5)
     True
     """
@@ -74,15 +71,12 @@ class Explanation:
 
         Parameters
         ----------
-        sources : ndarray of int of shape (features,)
-            Group of each feature, such as the column that one-hot inputs were made of.
-        groups : int
-            Number of groups.
+        sources, groups : ndarray of int of shape (features,) and int
+            Group of each feature, such as the column of one-hot inputs, and number of groups.
 
         Returns
         -------
         Explanation
-            With a contribution for each group.
         """
         member = np.eye(groups)[sources]
         return Explanation(self.contributions @ member, self.constant)
@@ -93,11 +87,9 @@ def explain(model: Any, X: Any) -> Explanation:
 
     Parameters
     ----------
-    model : torch.nn.Module or estimator
+    model, X : torch.nn.Module or estimator, and array-like or Tensor of shape (rows, ...)
         A network whose layers are affine once gates are known (TS layers, ReLU, max pooling), or a
-        fitted estimator with a method ``explain``.
-    X : array-like or Tensor of shape (rows, ...)
-        Inputs, each of which is treated by itself.
+        fitted estimator with a method ``explain``, and its inputs.
 
     Returns
     -------
@@ -108,8 +100,7 @@ def explain(model: Any, X: Any) -> Explanation:
     Raises
     ------
     TypeError
-        If the model cannot be explained exactly, as its gradient changes between gates: GELU,
-        softmax, layer normalisation.
+        If the gradient of the model changes between gates: GELU, softmax, layer normalisation.
     """
     if isinstance(model, nn.Module):
         return _explain_module(model, X if isinstance(X, Tensor) else torch.as_tensor(X))
@@ -142,15 +133,12 @@ def _explain_module(module: nn.Module, x: Tensor) -> Explanation:
 
 
 def _check_affine_between_gates(module: nn.Module, x: Tensor) -> None:
-    """Raise if second derivatives do not vanish.
-
-    The sum of the outputs of a softmax is constant, and ``∇²f(x) x`` vanishes for any homogeneous
-    function, so outputs and directions have different weights.
-    """
+    """Raise if second derivatives do not vanish."""
     inputs = x.detach().clone().requires_grad_()
-    # Other kernels of attention can be differentiated only once.
-    with sdpa_kernel(SDPBackend.MATH):
+    with sdpa_kernel(SDPBackend.MATH):  # other kernels can be differentiated only once
         outputs = module(inputs)
+    # The sum of the outputs of a softmax is constant, and ∇²f(x) x vanishes for any homogeneous
+    # function, so outputs and directions have different weights.
     weights = torch.linspace(1, 2, outputs.shape[1], device=outputs.device)
     [slope] = torch.autograd.grad((outputs * weights).sum(), inputs, create_graph=True)
     if not slope.requires_grad:
@@ -169,22 +157,10 @@ def _check_affine_between_gates(module: nn.Module, x: Tensor) -> None:
         )
 
 
-def shared_patterns(gates: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Count, for each row, the others in its region: those with the same pattern of gates."""
-    packed, known = (np.packbits(g, axis=1) for g in (gates, others))
-    counts: dict[bytes, int] = {}
-    for row in known:
-        counts[row.tobytes()] = counts.get(row.tobytes(), 0) + 1
-    return np.array([counts.get(row.tobytes(), 0) for row in packed], dtype=np.int64)
-
-
 def nearest_patterns(
     gates: np.ndarray, others: np.ndarray, count: int = 3
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find the rows whose patterns of gates are most similar, most similar first.
-
-    Returns their indices and the shares of the gates that agree, both of shape (rows, count).
-    """
+    """Find the rows with the most similar gates: their indices, and the shares that agree."""
     count = min(count, len(others))
     signs = 2 * others.astype(np.float32) - 1
     places = np.empty((len(gates), count), dtype=np.int64)
@@ -192,8 +168,8 @@ def nearest_patterns(
     step = max(1, COMPARED_BYTES // (4 * max(1, len(others))))
     for start in range(0, len(gates), step):
         part = slice(start, start + step)
+        # Products of ±1 count the gates that agree, less those that do not.
         agreement = (1 + (2 * gates[part].astype(np.float32) - 1) @ signs.T / gates.shape[1]) / 2
-        order = np.argsort(-agreement, axis=1, kind="stable")[:, :count]
-        places[part] = order
-        share[part] = np.take_along_axis(agreement, order, axis=1)
+        places[part] = np.argsort(-agreement, axis=1, kind="stable")[:, :count]
+        share[part] = np.take_along_axis(agreement, places[part], axis=1)
     return places, share

@@ -50,11 +50,9 @@ def with_pseudo_gradients(
     ----------
     y : Tensor of shape (rows, out_features)
         Readout of the copies that ``gates`` let through.
-    scores : sequence of Tensor
-        For each layer ``W_l x_{l-1}``, of shape (pairs, n_l), differentiable with respect to
-        ``W_l`` only.
-    gates : sequence of bool Tensor
-        For each layer which units are open, of shape (pairs, n_l).
+    scores, gates : sequence of Tensor and sequence of bool Tensor
+        For each layer ``W_l x_{l-1}``, differentiable with respect to ``W_l`` only, and which
+        units are open, both of shape (pairs, n_l).
     weight : Tensor of shape (n_L, …, n_1, n_0, out_features)
         Analysis weights.
     gate_weights : sequence of Tensor
@@ -62,10 +60,9 @@ def with_pseudo_gradients(
         their squared length is not a normal number, get a pseudo-gradient of zero.
     target : int64 Tensor of shape (pairs,), optional
         Row of ``y`` that each row of scores contributes to. By default the same row.
-    gate_bias : Tensor of shape (n_1,), optional
-        Bias of the scores of a single layer, whose copies include a constant 1.
-    constant : Tensor of shape (n_1, out_features), optional
-        Analysis weights of that constant. Required with ``gate_bias``.
+    gate_bias, constant : Tensor of shape (n_1,) and (n_1, out_features), optional
+        Bias of the scores of a single layer, whose copies include a constant 1, and the analysis
+        weights of that constant.
 
     Examples
     --------
@@ -98,9 +95,7 @@ def with_pseudo_gradients(
     return y + nothing if target is None else y.index_add(0, target, nothing)
 
 
-def _contract(
-    u: Tensor, w: Tensor, bias: Tensor | None = None, constant: Tensor | None = None
-) -> Tensor:
+def _contract(u: Tensor, w: Tensor, bias: Tensor | None, constant: Tensor | None) -> Tensor:
     """Return ``Σ_i u[…, j, i, :] v_ji`` with ``v_j = w_j / ‖w_j‖²``, or 0 where ``w_j`` is 0."""
     w = (w if bias is None else torch.cat([w, bias.detach()[:, None]], 1)).to(u.dtype)
     squared = w.square().sum(1, keepdim=True)

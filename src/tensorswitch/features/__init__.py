@@ -8,10 +8,9 @@
 A linear readout of ``f`` is a switched linear map whose routes lead from patches to windows, so it
 can be solved in closed form (:class:`tensorswitch.estimators.TSConvRidgeClassifier`).
 
-- :class:`PatchFeatures2d` computes the features of one patch size, as a torch module, and
-  :class:`PatchBank2d` those of several sizes;
-- :func:`learn_patch_bank` learns whitening, gates and thresholds from images;
-- :class:`PatchFeatures` is the scikit-learn transformer with the same numbers.
+:class:`PatchFeatures2d` computes the features of one patch size, as a torch module, and
+:class:`PatchBank2d` those of several sizes. :func:`learn_patch_bank` learns them from images.
+:class:`PatchFeatures` is the scikit-learn transformer with the same numbers.
 
 References
 ----------
@@ -31,10 +30,4 @@ from tensorswitch.features._module import PatchFeatures2d
 from tensorswitch.features._shares import pixel_shares as pixel_shares
 from tensorswitch.features._transformer import PatchFeatures
 
-__all__ = [
-    "PatchBank2d",
-    "PatchFeatures",
-    "PatchFeatures2d",
-    "as_images",
-    "learn_patch_bank",
-]
+__all__ = ["PatchBank2d", "PatchFeatures", "PatchFeatures2d", "as_images", "learn_patch_bank"]

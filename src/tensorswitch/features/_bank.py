@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from tensorswitch._checks import check_floating, check_positive, check_shape
-from tensorswitch.features._images import reduced
+from tensorswitch._checks import check_positive
+from tensorswitch.features._images import check_images, reduced
 from tensorswitch.features._learning import default_patch_sizes, learn_patch_features
 from tensorswitch.features._module import PatchFeatures2d
 from tensorswitch.persistence import State, saved_as
@@ -24,7 +25,7 @@ class PatchBank2d(nn.Module):
     parts : sequence of PatchFeatures2d
         The features of each size, for images of at most 48 pixels along an axis.
     image_shape : tuple of (int, int, int)
-        Channels, height and width of the images.
+        Channels, height and width of the images, before they are reduced.
 
     Attributes
     ----------
@@ -41,11 +42,7 @@ class PatchBank2d(nn.Module):
     torch.Size([50, 400])
     """
 
-    def __init__(
-        self,
-        parts: Sequence[PatchFeatures2d],
-        image_shape: tuple[int, int, int],
-    ) -> None:
+    def __init__(self, parts: Sequence[PatchFeatures2d], image_shape: tuple[int, int, int]) -> None:
         super().__init__()
         self.parts = nn.ModuleList(parts)
         self.image_shape = image_shape
@@ -53,9 +50,7 @@ class PatchBank2d(nn.Module):
 
     def _reduced(self, images: Tensor) -> Tensor:
         """Return the images as the parts see them: averages over squares."""
-        check_floating("images", images)
-        axes = "(images, channels, height, width)"
-        check_shape("images", images, (None, *self.image_shape), axes)
+        check_images(images, self.image_shape)
         return reduced(images)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -71,10 +66,6 @@ class PatchBank2d(nn.Module):
     def from_state(cls, state: State) -> Self:
         """Return the bank of a state."""
         return cls(**state)
-
-    def extra_repr(self) -> str:
-        """Return the settings shown by ``repr``."""
-        return f"image_shape={self.image_shape}"
 
 
 def learn_patch_bank(
@@ -93,26 +84,17 @@ def learn_patch_bank(
     ----------
     images : Tensor of shape (images, channels, height, width)
         Images to learn from. Labels are not used.
-    features : int, default=8192
-        Number of features to aim at; the number of gates follows from it.
-    sizes : sequence of int, optional
-        Sizes of the patches. By default an eighth, a fifth and a third of the image.
-    grid : int, default=2
-        There are ``grid × grid`` windows.
-    copies : "score" or int, default="score"
-        What is copied; see :class:`PatchFeatures2d`.
+    features, sizes, grid, copies, **settings : optional
+        As in :class:`PatchFeatures`.
     generator : torch.Generator, optional
         Source of randomness. By default seeded with 0.
-    **settings
-        Other settings of :class:`PatchFeatures`.
 
     Returns
     -------
     PatchBank2d
         The module that computes the features.
     """
-    check_floating("images", images)
-    check_shape("images", images, (None,) * 4, "(images, channels, height, width)")
+    check_images(images)
     check_positive(features=features, grid=grid)
     image_shape = (images.shape[1], images.shape[2], images.shape[3])
     images = reduced(images)
@@ -127,10 +109,10 @@ def learn_patch_bank(
             f"{per_gate * len(sizes)}"
         )
     generator = torch.Generator().manual_seed(0) if generator is None else generator
-    ends = [gates * i // len(sizes) for i in range(len(sizes) + 1)]
     options: dict[str, Any] = {"grid": grid, "copies": copies, "generator": generator, **settings}
+    ends = [gates * i // len(sizes) for i in range(len(sizes) + 1)]
     parts = [
         learn_patch_features(images, gates=end - start, size=size, **options)
-        for start, end, size in zip(ends, ends[1:], sizes, strict=False)
+        for (start, end), size in zip(pairwise(ends), sizes, strict=True)
     ]
     return PatchBank2d(parts, image_shape)

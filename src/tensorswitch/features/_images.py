@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from tensorswitch._checks import check_floating, check_shape
 
 CHANNELS = (1, 3, 4)  # numbers of channels by which layouts are told apart
 MOST_PIXELS = 48  # along an axis; larger images are reduced
@@ -67,19 +70,19 @@ def as_images(array: Any, image_shape: tuple[int, ...] | None = None) -> Tensor:
     return images
 
 
-def channels_first(shape: tuple[int, ...]) -> bool:
-    """Return whether images of this shape have their channels before height and width.
+def check_images(images: Tensor, image_shape: Sequence[int | None] = (None,) * 3) -> None:
+    """Raise unless these are images as tensors, of a shape if it is known."""
+    check_floating("images", images)
+    check_shape("images", images, (None, *image_shape), "(images, channels, height, width)")
 
-    They do if there are 1, 3 or 4, unless the last axis has as few entries.
-    """
+
+def channels_first(shape: tuple[int, ...]) -> bool:
+    """Return whether the second axis has 1, 3 or 4 entries and the last one has not."""
     return len(shape) == 4 and shape[1] in CHANNELS and shape[3] not in CHANNELS
 
 
 def reduced(images: Tensor) -> Tensor:
-    """Average large images over squares, so that they have at most 48 pixels along an axis.
-
-    Images so long that little would be left of their shorter side are reduced along the other only.
-    """
+    """Average large images over squares, so that they have at most 48 pixels along an axis."""
     factors = reduction(*images.shape[2:])
     return images if max(factors) <= 1 else F.avg_pool2d(images, factors)
 
@@ -88,6 +91,7 @@ def reduction(height: int, width: int) -> tuple[int, int]:
     """Return how many pixels of each axis :func:`reduced` averages."""
     down, across = (max(1, -(-side // MOST_PIXELS)) for side in (height, width))
     both = max(down, across)
+    # Squares would leave little of the shorter side of images that are very long.
     return (both, both) if min(height, width) // both >= FEWEST_PIXELS else (down, across)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from tensorswitch._checks import check_floating, check_positive, check_shape
-from tensorswitch.features._module import Copies, PatchFeatures2d, positions, positive
+from tensorswitch._checks import check_positive
+from tensorswitch.features._images import check_images
+from tensorswitch.features._module import PatchFeatures2d, positions, positive
 
 SOURCES = ("clusters", "patches", "random")
 
@@ -30,11 +32,7 @@ LEARNING = Learning()
 
 
 def default_patch_sizes(height: int, width: int, scale: str = "small") -> tuple[int, ...]:
-    """Return three patch sizes that suit images of a size, the smallest first.
-
-    "small" patches are an eighth, a fifth and a third of the image, for details anywhere in it;
-    "large" ones are a quarter, two fifths and half of it, for objects in the centre.
-    """
+    """Return three patch sizes for details anywhere, "small", or objects in the centre, "large"."""
     side = min(height, width)
     shares = LEARNING.large if scale == "large" else LEARNING.small
     sizes = (max(least, round(side * share)) for least, share in shares)
@@ -53,19 +51,15 @@ def learn_patch_features(
     floor: float = 0.3,
     shrinkage: float = 0.05,
     gates_from: str = "clusters",
-    grid: int = 2,
-    copies: Copies = "score",
-    pool: str = "mean",
-    power: float = 0.5,
     generator: torch.Generator | None = None,
+    **settings: Any,
 ) -> PatchFeatures2d:
     """Learn whitening, gates and thresholds; :class:`PatchFeatures` describes the settings.
 
     L = V (Λ + ε I)^−½        of the patches' covariance V Λ Vᵀ
     θ_j                       the quantile of w_j · p at which a share of the patches is open
     """
-    check_floating("images", images)
-    check_shape("images", images, (None,) * 4, "(images, channels, height, width)")
+    check_images(images)
     check_positive(gates=gates, components=components, size=size, stride=stride)
     if not 0 < open_fraction < 1:
         raise ValueError(f"open_fraction must be between 0 and 1, got {open_fraction!r}")
@@ -107,10 +101,7 @@ def learn_patch_features(
         (channels, height, width),
         stride=stride,
         floor=added,
-        grid=grid,
-        copies=copies,
-        pool=pool,
-        power=power,
+        **settings,
     )
 
 
@@ -141,14 +132,12 @@ def _whitening(patches: Tensor, components: int, shrinkage: float) -> Tensor:
 def _gates(patches: Tensor, first: Tensor, gates_from: str, generator: torch.Generator) -> Tensor:
     """Return gate weights of unit length; ``first`` are the patches to start from."""
     if gates_from == "random":
-        return _unit(
-            torch.randn(first.shape, generator=generator, device=generator.device).to(first)
-        )
+        drawn = torch.randn(first.shape, generator=generator, device=generator.device)
+        return _unit(drawn.to(first))
     found = _unit(first)
     for _ in range(LEARNING.lloyd_steps if gates_from == "clusters" else 0):
-        nearest = torch.cat(
-            [(part @ found.t()).argmax(1) for part in patches.split(LEARNING.assigned)]
-        )
+        blocks = patches.split(LEARNING.assigned)
+        nearest = torch.cat([(block @ found.t()).argmax(1) for block in blocks])
         total = torch.zeros_like(found).index_add_(0, nearest, patches)
         # A cluster that no patch belongs to keeps its direction.
         found = torch.where(total.square().sum(1, keepdim=True) > 0, _unit(total), found)

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tensorswitch._checks import check_floating, check_positive, check_shape
+from tensorswitch._checks import check_positive, check_shape
 from tensorswitch._memory import workspace
+from tensorswitch.features._images import check_images
 from tensorswitch.persistence import State, saved_as
 
 SCORE_BYTES = 1 << 21  # of gate scores that are computed at a time, so that they stay in cache
@@ -37,35 +38,19 @@ class PatchFeatures2d(nn.Module):
     ----------
     filters : Tensor of shape (components, channels, size, size)
         Columns of L, each with mean zero.
-    offset : Tensor of shape (components,)
-        ``Lᵀ μ``.
-    gate_weight : Tensor of shape (gates, components)
-        ``w_j``.
-    threshold : Tensor of shape (gates,)
-        ``θ_j``.
+    offset, gate_weight, threshold : Tensor
+        ``Lᵀ μ``, ``w_j`` and ``θ_j``: (components,), (gates, components) and (gates,).
     image_shape : tuple of (int, int, int)
         Channels, height and width of the images.
-    stride : int, default=1
-        Distance between patches.
     floor : float, default=0.0
         Variance that is added to that of each patch, so that flat ones are not amplified.
-    grid : int, default=2
-        There are ``grid × grid`` windows.
-    copies : "score" or int, default="score"
-        What is copied. "score" is the copy projected on the direction of its gate,
-        ``w_j · p − θ_j``, and a constant. A number d stands for the first d components of p and a
-        constant.
-    pool : {"mean", "max"}, default="mean"
-        "mean" averages the copies in each window. "max" keeps the copy with the highest score.
-    power : float, default=0.5
-        Exponent of the signed power.
+    stride, grid, copies, pool, power : optional
+        As in :class:`PatchFeatures`.
 
     Attributes
     ----------
     out_features : int
         Number of features, ``windows · gates · copies``.
-    positions : tuple of (int, int)
-        Number of patches along height and width.
 
     Examples
     --------
@@ -103,12 +88,16 @@ class PatchFeatures2d(nn.Module):
         gates, components = gate_weight.shape
         size = filters.shape[-1]
         channels, height, width = image_shape
-        check_shape(
-            "filters", filters, (components, channels, size, size), "(m, channels, size, size)"
-        )
+        expected = (components, channels, size, size)
+        check_shape("filters", filters, expected, "(components, channels, size, size)")
         check_shape("offset", offset, (components,), "(components,)")
         check_shape("threshold", threshold, (gates,), "(gates,)")
-        check_copies(copies, components)
+        whole = isinstance(copies, Integral) and not isinstance(copies, bool)
+        if copies != "score" and not (whole and 0 <= int(copies) <= components):
+            raise ValueError(
+                f"copies must be 'score' or a number from 0 to the {components} components, "
+                f"got {copies!r}"
+            )
         if pool not in ("mean", "max"):
             raise ValueError(f"pool must be 'mean' or 'max', got {pool!r}")
         self.image_shape = (channels, height, width)
@@ -152,11 +141,12 @@ class PatchFeatures2d(nn.Module):
 
     def open_gates(self, images: Tensor) -> Tensor:
         """Return which gates are open, (images, positions, gates)."""
-        return self.project(self._checked(images)) @ self._scoring() > 0
+        check_images(images, self.image_shape)
+        return self.project(images) @ self._scoring() > 0
 
     def pooled(self, images: Tensor) -> Tensor:
         """Return the pooled copies ``f``, (images, windows, gates, copies), before the power."""
-        images = self._checked(images)
+        check_images(images, self.image_shape)
         scoring = self._scoring()
         if torch.compiler.is_compiling():  # compilers have no use for blocks and buffers
             return self._pooled(images, scoring, False)
@@ -194,12 +184,16 @@ class PatchFeatures2d(nn.Module):
         if isinstance(self.copies, str):
             rectified = scores.relu_() if reuse else scores.relu()
             return torch.stack([self.windows @ rectified, self.windows @ opened], dim=3)
-        copies = torch.cat([p[..., : self.copies], p[..., -1:]], dim=2)
-        parts = []
-        for rows in self._windows():
-            taken = opened[:, rows].transpose(1, 2) @ copies[:, rows]
-            parts.append(taken / rows.numel())
+        copies = self.copied(p)
+        parts = [
+            opened[:, rows].transpose(1, 2) @ copies[:, rows] / rows.numel()
+            for rows in self._windows()
+        ]
         return torch.stack(parts, dim=1)
+
+    def copied(self, p: Tensor) -> Tensor:
+        """Return the components that are copied, with the constant, of ``[p(u), 1]``."""
+        return torch.cat([p[..., : self.copies], p[..., -1:]], dim=2)
 
     def _gated(self, p: Tensor, scoring: Tensor, reuse: bool) -> tuple[Tensor, Tensor]:
         """Return scores and gates, in buffers of the thread where no gradient is needed."""
@@ -208,7 +202,7 @@ class PatchFeatures2d(nn.Module):
             return scores, (scores > 0).to(p.dtype)
         shape = (len(p) * p.shape[1], scoring.shape[1])
         scores = workspace.empty("patch scores", shape, p)
-        torch.mm(p.reshape(shape[0], -1), scoring, out=scores)
+        torch.mm(p.flatten(0, 1), scoring, out=scores)
         opened = torch.gt(scores, 0, out=workspace.empty("patch gates", shape, p))
         return scores.view(*p.shape[:2], -1), opened.view(*p.shape[:2], -1)
 
@@ -220,7 +214,7 @@ class PatchFeatures2d(nn.Module):
             if isinstance(self.copies, str):
                 parts.append(torch.stack([best.relu(), opened], dim=2))
                 continue
-            copies = torch.cat([p[..., : self.copies], p[..., -1:]], dim=2)[:, rows]
+            copies = self.copied(p[:, rows])
             index = place.unsqueeze(2).expand(-1, -1, copies.shape[2])
             parts.append(copies.gather(1, index) * opened.unsqueeze(2))
         return torch.stack(parts, dim=1)
@@ -228,13 +222,6 @@ class PatchFeatures2d(nn.Module):
     def _windows(self) -> list[Tensor]:
         """Return the positions in each window, on the device of the features."""
         return [rows.to(self.windows.device) for rows in windows_of(*self.positions, self.grid)]
-
-    def _checked(self, images: Tensor) -> Tensor:
-        check_floating("images", images)
-        check_shape(
-            "images", images, (None, *self.image_shape), "(images, channels, height, width)"
-        )
-        return images
 
     def state(self) -> State:
         """Return the settings and the tensors."""
@@ -252,11 +239,9 @@ class PatchFeatures2d(nn.Module):
 
     def extra_repr(self) -> str:
         """Return the settings shown by ``repr``."""
-        return (
-            f"image_shape={self.image_shape}, size={self.size}, stride={self.stride}, "
-            f"gates={len(self.gate_weight)}, components={self.gate_weight.shape[1]}, "
-            f"grid={self.grid}, copies={self.copies!r}, pool={self.pool!r}, power={self.power}"
-        )
+        gates, components = self.gate_weight.shape
+        settings = ", ".join(f"{name}={getattr(self, name)!r}" for name in SETTINGS)
+        return f"size={self.size}, gates={gates}, components={components}, {settings}"
 
 
 def positions(height: int, width: int, size: int, stride: int) -> tuple[int, int]:
@@ -266,16 +251,6 @@ def positions(height: int, width: int, size: int, stride: int) -> tuple[int, int
             f"images of {height} × {width} are smaller than the patches of {size} × {size}"
         )
     return (height - size) // stride + 1, (width - size) // stride + 1
-
-
-def check_copies(copies: Copies, components: int) -> None:
-    """Raise unless ``copies`` is "score" or a number of components."""
-    whole = isinstance(copies, Integral) and not isinstance(copies, bool)
-    if copies != "score" and not (whole and 0 <= int(copies) <= components):
-        raise ValueError(
-            f"copies must be 'score' or a number from 0 to the {components} components, "
-            f"got {copies!r}"
-        )
 
 
 def positive(variance: Tensor) -> Tensor:

@@ -61,8 +61,7 @@ def _shares(part: PatchFeatures2d, images: Tensor, weight: Tensor) -> Tensor:
                 values = scores[:, rows] * v[:, None, :, 0] + v[:, None, :, 1]
                 shares[:, o, rows] = (taken * values).sum(2)
             else:
-                held = torch.cat([p[:, rows, : part.copies], p[:, rows, -1:]], dim=2)
-                shares[:, o, rows] = ((taken @ v) * held).sum(2)
+                shares[:, o, rows] = ((taken @ v) * part.copied(p[:, rows])).sum(2)
     maps = shares.flatten(0, 1).view(-1, 1, *part.positions)
     square = maps.new_full((1, 1, part.size, part.size), 1 / part.size**2)
     spread = F.conv_transpose2d(maps, square, stride=part.stride)

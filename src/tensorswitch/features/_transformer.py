@@ -31,10 +31,8 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     sizes : sequence of int, optional
         Heights and widths of patches. By default an eighth, a fifth and a third of the image.
         Images of more than 48 pixels along an axis are reduced first.
-    stride : int, default=1
-        Distance between patches.
-    components : int, default=48
-        Number of principal components of the patches that are kept.
+    stride, components : int, default=1 and 48
+        Distance between patches, and number of their principal components that are kept.
     open_fraction : float, default=0.3
         Share of the patches for which each gate is open.
     floor : float, default=0.3
@@ -48,11 +46,11 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     grid : int, default=2
         There are ``grid × grid`` windows.
     copies : "score" or int, default="score"
-        What is copied; see :class:`PatchFeatures2d`.
-    pool : {"mean", "max"}, default="mean"
-        Average of the copies in a window, or the copy with the highest score.
-    power : float, default=0.5
-        Exponent of the signed power.
+        What is copied. "score" is the copy projected on the direction of its gate,
+        ``w_j · p − θ_j``, and a constant. A number d stands for the first d components of p and a
+        constant.
+    pool, power : {"mean", "max"} and float, default="mean" and 0.5
+        Average of the copies in a window, or the copy with the highest score, and the exponent.
     image_shape : tuple of int, optional
         (height, width) or (height, width, channels) of images that are given as flat rows.
     random_state : int, RandomState instance or None, default=0
@@ -62,14 +60,8 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     ----------
     module_ : PatchBank2d
         The torch module that computes the features.
-    n_features_in_ : int
-        Number of pixels of an image, of all channels.
-    n_features_out_ : int
-        Number of features.
-
-    See Also
-    --------
-    tensorswitch.estimators.TSConvRidgeClassifier : Ridge regression on these features.
+    n_features_in_, n_features_out_ : int
+        Number of pixels of an image, of all channels, and of features.
 
     Examples
     --------
@@ -120,14 +112,12 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
         Parameters
         ----------
-        X : array-like of shape (n, height, width), (n, height, width, channels) or (n, features)
-            Images. Bytes (uint8) are divided by 255.
-        y : None
-            Ignored.
+        X, y : array-like and None
+            Images as of :func:`as_images`; there are no labels.
 
         Returns
         -------
-        self : object
+        PatchFeatures
             The fitted transformer.
         """
         settings = self.get_params(deep=False)
@@ -145,9 +135,7 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """The number of features."""
         return self.module_.out_features
 
-    @property
-    def _n_features_out(self) -> int:  # for the names of the features
-        return self.n_features_out_
+    _n_features_out = n_features_out_  # for the names of the features
 
     def transform(self, X: Any) -> np.ndarray:
         """Return the features, (n, n_features_out_) in float32, of images as in :meth:`fit`."""

@@ -1,27 +1,9 @@
-"""Builders of networks, scalar (SS) and tensor switching (TS).
-
-``"ss"``
-    ReLU layers ``x_l = max(0, W_l x_{l-1})`` with a linear readout.
-``"ts-lrc"``
-    :class:`~tensorswitch.SwitchedLinear` layers with fixed gates (linear rotation-compression,
-    Sec. 4.3). The last one is the readout.
-``"ts-ibp-lrc"``
-    The same, with gates trained by inverted backpropagation (Sec. 4.2).
-``"ts-ibp"``
-    The uncompressed deep network, :class:`~tensorswitch.TensorSwitching` (Eq. 3).
-``"ss+ts"``
-    :class:`~tensorswitch.JointSwitching` layers, whose units have an SS and a TS readout. It is not
-    in the paper: gates learn by backpropagation through the SS part.
-
-References
-----------
-Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087, Sec. 5.
-"""
+"""Builders of the networks, and the file of a network: how it was built, and its weights."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from numbers import Integral
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -55,9 +37,8 @@ class Network(nn.Sequential):
     Examples
     --------
     >>> from tensorswitch.models import mlp
-    >>> network = mlp(4, 2, width=3)
-    >>> type(network).__name__, network.description["kind"]
-    ('Network', 'ts-lrc')
+    >>> mlp(4, 2, width=3).description["kind"]
+    'ts-lrc'
     """
 
     description: State
@@ -101,20 +82,16 @@ def mlp(
 
     Parameters
     ----------
-    in_features : int
-        Number of inputs.
-    out_features : int
-        Number of outputs.
+    in_features, out_features : int
+        Number of inputs and of outputs.
     kind : {"ss", "ts-lrc", "ts-ibp-lrc", "ts-ibp", "ss+ts"}, default="ts-lrc"
         Type of the layers; see :mod:`tensorswitch.models`.
-    depth : int, default=2
-        Number of hidden layers.
-    width : int or sequence of int, default=256
-        Units (gates) per hidden layer, one number for all or one for each.
+    depth, width : int, and int or sequence of int, default=2 and 256
+        Number of hidden layers, and units (gates) of all or of each of them.
     ts_layers : collection of int, optional
         Which hidden layers are TS, counted from 1; the others are SS. By default all.
     bias : bool, default=False
-        Whether layers and readout have biases. Those of the paper have none.
+        Whether layers and readout have biases. The paper has none.
 
     Examples
     --------
@@ -125,21 +102,10 @@ def mlp(
     """
     check_positive(in_features=in_features, out_features=out_features)
     widths, ts = _widths(depth, width), _ts_layers(kind, depth, ts_layers)
-    network = _network(
-        lambda: _layers(in_features, out_features, kind, widths, ts, bias),
-        f"depth {depth}, width {width}",
-    )
-    network.description = {
-        "architecture": "mlp",
-        "in_features": int(in_features),
-        "out_features": int(out_features),
-        "kind": kind,
-        "depth": int(depth),
-        "width": widths,
-        "ts_layers": sorted(map(int, ts)) if kind != "ss" else None,
-        "bias": bias,
-    }
-    return network
+    sizes = {"in_features": int(in_features), "out_features": int(out_features)}
+    description = {"architecture": "mlp", **sizes, **_described(kind, widths, ts), "bias": bias}
+    layers = partial(_layers, in_features, out_features, kind, widths, ts, bias)
+    return _network(layers, f"depth {depth}, width {width}", description)
 
 
 def cnn(
@@ -162,25 +128,16 @@ def cnn(
 
     Parameters
     ----------
-    in_channels : int
-        Number of channels of the images.
-    size : int or sequence of int
-        Height and width of the images.
-    out_features : int
-        Number of outputs.
-    kind : {"ss", "ts-lrc", "ts-ibp-lrc", "ts-ibp", "ss+ts"}, default="ts-lrc"
-        Type of the layers; see :mod:`tensorswitch.models`.
+    in_channels, size : int, and int or sequence of int
+        Number of channels, and height and width of the images.
+    out_features, kind : int and str
+        As in :func:`mlp`.
     convolutions : int or sequence of int, default=1
         Convolutions per block, one number for all or one for each.
     channels : sequence of int, default=(32, 64, 128)
         Output channels of each block.
-    depth : int, default=1
-        Number of fully connected layers after the SS layer.
-    width : int or sequence of int, default=256
-        Units (gates) of these layers, one number for all or one for each. The SS layer has the
-        first of them.
-    ts_layers : collection of int, optional
-        Which of these layers are TS, counted from 1. By default all.
+    depth, width, ts_layers : optional
+        As in :func:`mlp`, for the layers after the SS layer, which has the first width too.
     ts_blocks : collection of int, default=()
         Blocks, counted from 1, whose last convolution and pooling are replaced by a TS convolution
         with max pooling.
@@ -221,21 +178,17 @@ def cnn(
         found += [nn.Flatten(), _glorot(nn.Linear(flat, widths[0])), nn.ReLU()]
         return found + _layers(widths[0], out_features, kind, widths, ts, True)
 
-    network = _network(layers, f"channels {tuple(channels)}, width {width}")
-    network.description = {
+    description = {
         "architecture": "cnn",
         "in_channels": int(in_channels),
         "size": [height, across],
         "out_features": int(out_features),
-        "kind": kind,
         "convolutions": repeats,
         "channels": [int(n) for n in channels],
-        "depth": int(depth),
-        "width": widths,
-        "ts_layers": sorted(map(int, ts)) if kind != "ss" else None,
+        **_described(kind, widths, ts),
         "ts_blocks": sorted(map(int, ts_blocks)),
     }
-    return network
+    return _network(layers, f"channels {tuple(channels)}, width {width}", description)
 
 
 def build(description: State) -> Network:
@@ -247,7 +200,7 @@ def build(description: State) -> Network:
     return builders[name](**arguments)
 
 
-def _network(layers: Callable[[], list[nn.Module]], what: str) -> Network:
+def _network(layers: Callable[[], list[nn.Module]], what: str, description: State) -> Network:
     """Build the layers, unless their weights alone do not fit in memory."""
     try:
         with torch.device("meta"):  # which allocates nothing
@@ -255,23 +208,22 @@ def _network(layers: Callable[[], list[nn.Module]], what: str) -> Network:
     except (RuntimeError, OverflowError) as error:
         raise MemoryError(f"a network of {what} is too large: {error}") from error
     check_memory(4 * count, f"a network of {what} has {count:.3g} weights")
-    return Network(*layers())
+    network = Network(*layers())
+    network.description = description
+    return network
 
 
 def _block(below: int, n: int, repeat: int, switched: bool, kind: str) -> list[nn.Module]:
     """Return convolutions with pooling, the last of which may be a TS convolution."""
     layers: list[nn.Module] = []
-    for i in range(repeat):
-        last = i == repeat - 1
-        if last and switched:
-            ts = SwitchedConv2d(below, n, n, 3, padding=1, pool=2, learn_gates=_learn(kind))
-            layers.append(ts)
-        else:
-            layers.append(_glorot(nn.Conv2d(below, n, 3, padding=1)))
-            layers += [nn.MaxPool2d(2)] if last else []
-            layers.append(nn.ReLU())  # after the pooling, with which it commutes
+    for _ in range(repeat - 1):
+        layers += [_glorot(nn.Conv2d(below, n, 3, padding=1)), nn.ReLU()]
         below = n
-    return layers
+    if switched:
+        ts = SwitchedConv2d(below, n, n, 3, padding=1, pool=2, learn_gates=_learn(kind))
+        return [*layers, ts]
+    # The ReLU comes after the pooling, with which it commutes: a quarter of the work.
+    return [*layers, _glorot(nn.Conv2d(below, n, 3, padding=1)), nn.MaxPool2d(2), nn.ReLU()]
 
 
 def _layers(
@@ -296,6 +248,12 @@ def _layers(
     return layers
 
 
+def _described(kind: str, widths: list[int], ts: set[int]) -> State:
+    """Return the arguments of fully connected layers as JSON can store them."""
+    chosen = sorted(map(int, ts)) if kind != "ss" else None
+    return {"kind": kind, "depth": len(widths), "width": widths, "ts_layers": chosen}
+
+
 def _learn(kind: str) -> str | None:
     return "ibp" if kind.startswith("ts-ibp") else None
 
@@ -314,27 +272,22 @@ def _widths(depth: int, width: int | Sequence[int]) -> list[int]:
 def _one_for_each(name: str, value: int | Sequence[int], count: int, of: str) -> list[int]:
     """Return ``count`` plain integers, which JSON can store; a single number is repeated."""
     several = isinstance(value, Iterable)
-    values = [
-        int(n) if isinstance(n, Integral) and not isinstance(n, bool) else n
-        for n in (value if isinstance(value, Iterable) else [value] * count)
-    ]
+    values = list(value) if isinstance(value, Iterable) else [value] * count
     if len(values) != count:
         raise ValueError(f"{name} has {len(values)} numbers for {count} {of}")
     check_positive(**{f"{name}[{i}]" if several else name: n for i, n in enumerate(values)})
-    return values
+    return [int(n) for n in values]
 
 
 def _ts_layers(kind: str, depth: int, ts_layers: Collection[int] | None) -> set[int]:
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}; got {kind!r}")
-    every = set(range(1, depth + 1))
     if kind == "ss":
         return set()
+    every = set(range(1, depth + 1))
     chosen = every if ts_layers is None else set(ts_layers)
-    if not chosen <= every:
-        raise ValueError(
-            f"ts_layers {sorted(chosen - every)} are not among the layers 1 to {depth}"
-        )
+    if wrong := sorted(chosen - every):
+        raise ValueError(f"ts_layers {wrong} are not among the layers 1 to {depth}")
     if kind == "ts-ibp" and chosen != every:
         raise ValueError(
             "the uncompressed TS network ('ts-ibp') has TS layers only; "
@@ -351,23 +304,15 @@ def _glorot(layer: nn.Linear | nn.Conv2d) -> nn.Module:
 
 
 def save_model(network: Network, path: str | Path, **notes: object) -> None:
-    """Write a network to a safetensors file, atomically.
+    """Write a network to a safetensors file, atomically; raise if its layers were changed.
 
     Parameters
     ----------
-    network : Network
-        Network of :func:`~tensorswitch.models.mlp` or :func:`~tensorswitch.models.cnn`.
-    path : str or Path
-        File to write.
+    network, path : Network, and str or Path
+        Network of :func:`mlp` or :func:`cnn`, and file to write.
     **notes : object
         What to store with it, such as the preparation of its inputs: plain values, arrays and
         tensors, which :func:`tensorswitch.persistence.load_with_notes` returns.
-
-    Raises
-    ------
-    ValueError
-        If layers were added, removed or changed since the network was built, so that the file
-        would not be read as this network.
     """
     if not isinstance(network, Network):
         raise TypeError(f"only networks of mlp or cnn can be saved, got {type(network)}; {ADVICE}")
@@ -387,17 +332,15 @@ def load_model(path: str | Path) -> Network:
     Returns
     -------
     Network
-        The network, with the weights of the file.
+        The network of the file.
 
     Examples
     --------
     >>> import tempfile
-    >>> import torch
     >>> from tensorswitch.models import load_model, mlp, save_model
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_model(mlp(4, 2, depth=1, width=3), f"{folder}/model.safetensors")
-    ...     network = load_model(f"{folder}/model.safetensors")
-    >>> network(torch.zeros(1, 4)).shape
-    torch.Size([1, 2])
+    ...     load_model(f"{folder}/model.safetensors").description["width"]
+    [3]
     """
     return load(path, Network)

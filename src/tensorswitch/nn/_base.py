@@ -35,14 +35,11 @@ class Switching(nn.Module):
             raise ValueError(f"learn_gates must be None or 'ibp', got {learn_gates!r}")
         self.learn_gates = learn_gates
         self.weight = nn.Parameter(torch.empty(tuple(weight), **factory))
-        self.register_parameter(
-            "bias", None if bias is None else nn.Parameter(torch.empty(bias, **factory))
-        )
+        added = None if bias is None else nn.Parameter(torch.empty(bias, **factory))
+        self.register_parameter("bias", added)
 
     def _gate_parameter(self, *shape: int, **factory: Any) -> nn.Parameter:
-        return nn.Parameter(
-            torch.empty(shape, **factory), requires_grad=self.learn_gates is not None
-        )
+        return nn.Parameter(torch.empty(shape, **factory), self.learn_gates is not None)
 
     def _scores(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return ``W x + b``, without a gradient of ``x``, nor of the gates if they are fixed."""
@@ -60,6 +57,7 @@ class Switching(nn.Module):
         names = [n for n in signature(type(self)).parameters if n not in ("device", "dtype")]
         values = {n: getattr(self, n) for n in names}
         shown = {n: v is not None if n.endswith("bias") else v for n, v in values.items()}
+        # Only text by its repr, so that NumPy integers look like plain ones.
         quoted = {n: repr(v) if isinstance(v, str) else v for n, v in shown.items()}
         return ", ".join(f"{n}={v}" for n, v in quoted.items())
 
@@ -94,9 +92,11 @@ class OneLayer(Switching):
         learn_gates: str | None,
         gate_bias: bool,
         dropout: float,
-        **factory: Any,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
     ) -> None:
         """Check the settings and create the parameters; copies have the shape ``inputs``."""
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.gates, self.switch = gates, as_switch(switch)
         self.switch.check_gates(gates)
         if not 0 <= dropout < 1:
@@ -133,15 +133,10 @@ class OneLayer(Switching):
             y = y + added if target is None else y.index_add(0, target, added)
         if not self._learns(scores):
             return y
+        routed = scores if source is None else scores.index_select(0, source)
+        gate_weights, bias, constant = [self.gate_weight.flatten(1)], self.gate_bias, self.constant
         return with_pseudo_gradients(
-            y,
-            [scores if source is None else scores.index_select(0, source)],
-            [gates],
-            weight,
-            [self.gate_weight.flatten(1)],
-            target,
-            gate_bias=self.gate_bias,
-            constant=self.constant,
+            y, [routed], [gates], weight, gate_weights, target, gate_bias=bias, constant=constant
         )
 
     def _dropped(self, gates: Tensor) -> tuple[Tensor, float]:
@@ -170,15 +165,10 @@ class OneLayer(Switching):
                 f"{tuple(output.weight.shape)} readout weights has {count:.3g} weights",
                 "; layers of low rank need less (rank= of convert, or CompressedSwitching)",
             )
-        self: Self = nn.utils.skip_init(
-            cls,
-            *sizes,
-            output.bias is not None,
-            gate_bias=hidden.bias is not None,
-            device=hidden.weight.device,
-            dtype=hidden.weight.dtype,
-            **settings,
-        )
+        settings.update(device=hidden.weight.device, dtype=hidden.weight.dtype)
+        settings["gate_bias"] = hidden.bias is not None
+        # All parameters are copied below, so drawing them would waste time and random numbers.
+        self: Self = nn.utils.skip_init(cls, *sizes, output.bias is not None, **settings)
         self.gate_weight.copy_(hidden.weight)
         torch.mul(hidden.weight[..., None], columns.reshape(*lead, -1), out=self.weight)
         if self.gate_bias is not None and self.constant is not None:
@@ -202,11 +192,7 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 
 def fold_rows(x: Tensor, weight: Tensor, *tail: int) -> tuple[Tensor, tuple[int, ...]]:
-    """Return the input with its leading axes folded into one, and the sizes of these axes.
-
-    The other axes are ``in_features``, or ``in_channels``, height and width, and the first of them
-    has the size ``tail[0]``.
-    """
+    """Fold all axes but features, or channels, height and width, and return their sizes too."""
     check_floating("input", x)
     names = ("in_channels", "height", "width") if len(tail) == 3 else ("in_features",)
     if x.dim() < len(tail):
@@ -226,9 +212,8 @@ def fold_rows(x: Tensor, weight: Tensor, *tail: int) -> tuple[Tensor, tuple[int,
 
 def check_relu_layers(hidden: Sequence[nn.Linear], output: nn.Linear) -> None:
     """Raise unless the layers form a network."""
-    names = [f"hidden layer {i}" for i in range(1, len(hidden) + 1)]
-    if len(hidden) == 1:
-        names = ["hidden"]
+    several = [f"hidden layer {i}" for i in range(1, len(hidden) + 1)]
+    names = several if len(hidden) > 1 else ["hidden"]
     for name, layer in zip([*names, "output"], [*hidden, output], strict=True):
         if not isinstance(layer, nn.Linear):
             raise TypeError(f"{name} must be a torch.nn.Linear, got {type(layer).__name__}")

@@ -22,31 +22,16 @@ class SwitchedConv2d(OneLayer):
 
     Parameters
     ----------
-    in_channels : int
-        Number of channels of the input.
-    gates : int
-        Number of gates.
-    out_channels : int
-        Number of channels of the output.
-    kernel_size : int or tuple of (int, int)
-        Height and width of a patch.
-    stride : int or tuple of (int, int), default=1
-        Distance between patches.
-    padding : int or tuple of (int, int), default=0
-        Zeros added on each side of the image.
-    bias : bool, default=True
-        Whether to add a learned bias.
-    switch : Switch or {"relu", "none", "maxout", "maxout:PIECES"}, default="relu"
-        As in :class:`SwitchedLinear`.
+    in_channels, gates, out_channels : int
+        Number of channels of the input, of gates, and of channels of the output.
+    kernel_size, stride, padding : int or tuple of (int, int), default=1 and 0 for the last two
+        Height and width of a patch, distance between patches, and zeros added on each side of the
+        image.
     pool : int or tuple of (int, int), optional
         Window of the max pooling, which is also its stride. The winning patch is copied only if
         the switch opens the gate there. By default every patch is copied to its own position.
-    learn_gates : {None, "ibp"}, default=None
+    bias, switch, learn_gates, gate_bias, dropout, device, dtype : optional
         As in :class:`SwitchedLinear`.
-    gate_bias, dropout : default=False and 0.0
-        As in :class:`SwitchedLinear`.
-    device, dtype : optional
-        Device and data type of the parameters.
 
     Attributes
     ----------
@@ -54,12 +39,8 @@ class SwitchedConv2d(OneLayer):
         Gate weights ``w_j``.
     weight : Parameter of shape (gates, in_channels, kernel height, kernel width, out_channels)
         Analysis weights ``V_j``.
-    bias : Parameter of shape (out_channels,) or None
-        Bias.
-    gate_bias : Parameter of shape (gates,) or None
-        Gate biases ``b_j``.
-    constant : Parameter of shape (gates, out_channels) or None
-        Analysis weights of the constant 1 in the copies: what each open unit adds to the output.
+    bias, gate_bias, constant : Parameter or None
+        As in :class:`SwitchedLinear`.
 
     Examples
     --------
@@ -94,17 +75,12 @@ class SwitchedConv2d(OneLayer):
         self.kernel_size, self.stride = pair("kernel_size", kernel_size), pair("stride", stride)
         self.padding = pair("padding", padding, least=0)
         self.pool = None if pool is None else pair("pool", pool)
-        patch, settings = (
-            (in_channels, *self.kernel_size),
-            (switch, learn_gates, gate_bias, dropout),
-        )
-        self._build(patch, gates, out_channels, bias, *settings, device=device, dtype=dtype)
+        settings, factory = (switch, learn_gates, gate_bias, dropout), (device, dtype)
+        patch = (in_channels, *self.kernel_size)
+        self._build(patch, gates, out_channels, bias, *settings, *factory)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the output, (..., out_channels, out height, out width), for images.
-
-        Its height and width are those of a convolution, divided by ``pool``.
-        """
+        """Return (..., out_channels, height, width), as of a convolution divided by ``pool``."""
         x, lead = fold_rows(x, self.weight, self.in_channels, 0, 0)
         patches, scores, routes, (height, width) = self._route(x)
         y = self._read(patches, scores, routes.gates, routes)
@@ -116,7 +92,13 @@ class SwitchedConv2d(OneLayer):
 
     def _route(self, x: Tensor) -> tuple[Tensor, Tensor, Routes, tuple[int, int]]:
         """Return patches and their gate scores, a row each, their routes and the output size."""
-        height, width = self._positions(x)
+        sides = zip(x.shape[2:], self.padding, self.kernel_size, self.stride, strict=True)
+        height, width = ((n + 2 * p - k) // s + 1 for n, p, k, s in sides)
+        if height < 1 or width < 1:
+            raise ValueError(
+                f"a {self.kernel_size} kernel with padding {self.padding} does not fit in "
+                f"an image of {tuple(x.shape[2:])}"
+            )
         patches = F.unfold(x, self.kernel_size, padding=self.padding, stride=self.stride)
         patches = patches.transpose(1, 2).reshape(-1, patches.shape[1])
         scores = self._scores(patches, self.gate_weight.flatten(1), self.gate_bias)
@@ -125,21 +107,6 @@ class SwitchedConv2d(OneLayer):
         images = scores.detach().view(-1, height, width, self.gates).permute(0, 3, 1, 2)
         routes = MaxPool2d(self.pool, switch=self.switch)(images)
         return patches, scores, routes, (height // self.pool[0], width // self.pool[1])
-
-    def _positions(self, x: Tensor) -> tuple[int, int]:
-        """Return how many patches fit, from top to bottom and from left to right."""
-        height, width = (
-            (n + 2 * p - k) // s + 1
-            for n, p, k, s in zip(
-                x.shape[2:], self.padding, self.kernel_size, self.stride, strict=True
-            )
-        )
-        if height < 1 or width < 1:
-            raise ValueError(
-                f"a {self.kernel_size} kernel with padding {self.padding} does not fit in "
-                f"an image of {tuple(x.shape[2:])}"
-            )
-        return height, width
 
     @classmethod
     @torch.no_grad()
@@ -170,29 +137,16 @@ class SwitchedConv2d(OneLayer):
                 f"hidden has out_channels {hidden.out_channels} but "
                 f"output has in_channels {output.in_channels}"
             )
-        return cls._from_relu(
-            hidden,
-            output,
-            hidden.in_channels,
-            hidden.out_channels,
-            output.out_channels,
-            hidden.kernel_size,
-            hidden.stride,
-            hidden.padding,
-            pool=pool,
-            learn_gates=learn_gates,
-            dropout=dropout,
-        )
+        sizes = hidden.in_channels, hidden.out_channels, output.out_channels
+        window = hidden.kernel_size, hidden.stride, hidden.padding
+        settings = {"pool": pool, "learn_gates": learn_gates, "dropout": dropout}
+        return cls._from_relu(hidden, output, *sizes, *window, **settings)
 
 
 def check_convolution(name: str, layer: nn.Conv2d) -> None:
     """Raise unless patches of this convolution are those of :class:`SwitchedConv2d`."""
-    for setting, value, wanted in (
-        ("groups", layer.groups, 1),
-        ("dilation", layer.dilation, (1, 1)),
-        ("padding_mode", layer.padding_mode, "zeros"),
-    ):
-        if value != wanted:
+    for setting, wanted in (("groups", 1), ("dilation", (1, 1)), ("padding_mode", "zeros")):
+        if (value := getattr(layer, setting)) != wanted:
             raise ValueError(f"{name} has {setting}={value!r}; only {wanted!r} can be converted")
     if isinstance(layer.padding, str):
         raise ValueError(f"{name} has padding={layer.padding!r}; give the padding as a number")

@@ -12,7 +12,7 @@ from torch import fx, nn
 from torch.nn import functional as F
 from torch.nn.utils import fusion
 
-from tensorswitch._checks import check_positive
+from tensorswitch._checks import check_positive, pair
 from tensorswitch.nn._base import Switching
 from tensorswitch.nn._conv import check_convolution
 from tensorswitch.nn._converted import convolution_below, readout_below
@@ -62,9 +62,8 @@ def convert(
 
     Batch normalisation becomes part of the weights, with its statistics of the training set
     (``BatchNorm1d`` is taken to normalise the features of rows, not the steps of sequences), and
-    dropout becomes dropout of gates. The gates of exact TS layers are fixed. The result computes
-    what ``module`` computes in evaluation mode, up to rounding, and so do the gradients of its
-    input.
+    dropout becomes dropout of gates. The gates of exact TS layers are fixed. In evaluation mode the
+    outputs, and the gradients of the input, are those of ``module`` up to rounding.
 
     Parameters
     ----------
@@ -75,19 +74,13 @@ def convert(
         that can be converted; of two that share a layer, the one closer to the input.
     rank : int, optional
         If given, hidden linear layers become :class:`CompressedSwitching` layers of this rank,
-        which have few new parameters. By default the conversion is exact in the paper's form, and
-        multiplies the parameters of the readout by the number of inputs.
+        which have few new parameters. By default they get the paper's form, which multiplies the
+        parameters of the readout by the number of inputs.
 
     Returns
     -------
     torch.fx.GraphModule
         The converted network, in the mode (training or evaluation) of ``module``.
-
-    Raises
-    ------
-    ValueError
-        If the module cannot be traced, a named layer cannot be converted, or no layer can be
-        converted. The message says why.
 
     Examples
     --------
@@ -117,11 +110,9 @@ def convert(
     for name in _candidates(network) if layers is None else layers:
         try:
             match = _match(network, name)
-            shared = used & {match.hidden, match.output}
-            if shared:
-                raise _RefusedError(
-                    f"{shared.pop().target!r} is already part of another converted layer"
-                )
+            if shared := used & {match.hidden, match.output}:
+                taken = shared.pop().target
+                raise _RefusedError(f"{taken!r} is already part of another converted layer")
             replacement = _build(network, match, rank)
         except _RefusedError as reason:
             if layers is not None:
@@ -142,11 +133,8 @@ def convert(
 
 def _candidates(network: fx.GraphModule) -> list[str]:
     """Return the names of the linear and convolutional layers, from the input up."""
-    return [
-        str(node.target)
-        for node in network.graph.nodes
-        if isinstance(_module(network, node), nn.Linear | nn.Conv2d)
-    ]
+    nodes = network.graph.nodes
+    return [str(n.target) for n in nodes if isinstance(_module(network, n), nn.Linear | nn.Conv2d)]
 
 
 def _match(network: fx.GraphModule, name: str) -> _Match:
@@ -167,7 +155,6 @@ def _match(network: fx.GraphModule, name: str) -> _Match:
             if not relu:
                 raise _RefusedError(f"there is no ReLU between it and {node.target!r}")
             match.output = node
-            _check_pair(hidden, layer, match)
             _check_weights_are_its_own(network, match)
             _check_hooks(network, match)
             return match
@@ -241,59 +228,60 @@ def _step(match: _Match, node: fx.Node, layer: nn.Module | None, relu: bool) -> 
 
 def _window(layer: nn.MaxPool2d) -> tuple[int, int]:
     kernel, stride, padding, dilation = (
-        value if isinstance(value, tuple) else (value, value)
-        for value in (layer.kernel_size, layer.stride, layer.padding, layer.dilation)
+        pair(name, getattr(layer, name), least=0)
+        for name in ("kernel_size", "stride", "padding", "dilation")
     )
     if kernel != stride or padding != (0, 0) or dilation != (1, 1) or layer.ceil_mode:
         raise _RefusedError(
             "its max pooling must have a stride equal to its kernel size, no padding, no dilation "
             f"and no ceil_mode, got {layer}"
         )
-    return int(kernel[0]), int(kernel[1])
+    return kernel
 
 
 def _is_flatten(node: fx.Node, layer: nn.Module | None) -> bool:
     if isinstance(layer, nn.Flatten):
         return layer.start_dim == 1 and layer.end_dim == -1
-    given: dict[str, object] = dict(zip(("start_dim", "end_dim"), node.args[1:], strict=False))
-    start_end = {"start_dim": 0, "end_dim": -1, **given, **node.kwargs}
-    return layer is None and node.target in FLATTEN and start_end == {"start_dim": 1, "end_dim": -1}
-
-
-def _check_pair(
-    hidden: nn.Linear | nn.Conv2d, output: nn.Linear | nn.Conv2d, match: _Match
-) -> None:
-    if isinstance(hidden, nn.Linear):
-        if isinstance(output, nn.Conv2d) or match.flat or match.pool:
-            raise _RefusedError("it is linear, but what follows is not")
-        return
-    try:
-        check_convolution("it", hidden)
-        if isinstance(output, nn.Conv2d):
-            check_convolution(str(match.output.target), output)
-    except ValueError as reason:
-        raise _RefusedError(str(reason)) from None
-    if isinstance(output, nn.Linear) and not match.flat:
-        raise _RefusedError("a Linear follows it without Flatten")
+    if layer is not None or node.target not in FLATTEN:
+        return False
+    given = dict(zip(("start_dim", "end_dim"), node.args[1:], strict=False))
+    return {"end_dim": -1, **given, **node.kwargs} == {"start_dim": 1, "end_dim": -1}
 
 
 def _build(network: fx.GraphModule, match: _Match, rank: int | None) -> nn.Module:
     """Return the module that takes the place of the match."""
     hidden, output = _module(network, match.hidden), _module(network, match.output)
-    if isinstance(hidden, nn.Linear) and isinstance(output, nn.Linear):
-        if rank is not None and match.dropout:
-            raise _RefusedError("a compressed layer has no dropout of units; use rank=None")
-        if match.norm is not None:
-            hidden = fusion.fuse_linear_bn_eval(*_evaluating(hidden, match.norm))
-        if rank is None:
-            return SwitchedLinear.from_relu(hidden, output, dropout=match.dropout)
-        try:
-            return CompressedSwitching(hidden, output, rank)
-        except ValueError as reason:  # the rank is too large for it
-            raise _RefusedError(str(reason)) from None
+    try:
+        if isinstance(hidden, nn.Linear):
+            if not isinstance(output, nn.Linear) or match.flat or match.pool:
+                raise _RefusedError("it is linear, but what follows is not")
+            return _linear(hidden, output, match, rank)
+        assert isinstance(hidden, nn.Conv2d)
+        return _convolution(hidden, output, match, rank)
+    except ValueError as reason:  # of the layers: the rank is too large, or there are groups
+        raise _RefusedError(str(reason)) from None
+
+
+def _linear(hidden: nn.Linear, output: nn.Linear, match: _Match, rank: int | None) -> nn.Module:
+    if rank is not None and match.dropout:
+        raise _RefusedError("a compressed layer has no dropout of units; use rank=None")
+    if match.norm is not None:
+        hidden = fusion.fuse_linear_bn_eval(*_evaluating(hidden, match.norm))
+    if rank is None:
+        return SwitchedLinear.from_relu(hidden, output, dropout=match.dropout)
+    return CompressedSwitching(hidden, output, rank)
+
+
+def _convolution(
+    hidden: nn.Conv2d, output: nn.Module | None, match: _Match, rank: int | None
+) -> nn.Module:
+    check_convolution("it", hidden)
+    if isinstance(output, nn.Conv2d):
+        check_convolution(str(match.output.target), output)
+    elif not match.flat:
+        raise _RefusedError("a Linear follows it without Flatten")
     if rank is not None:
         raise _RefusedError("only linear layers have a compressed form; use rank=None")
-    assert isinstance(hidden, nn.Conv2d)
     if match.norm is not None:
         hidden = fusion.fuse_conv_bn_eval(*_evaluating(hidden, match.norm))
     if isinstance(output, nn.Conv2d):

@@ -16,8 +16,7 @@ from tensorswitch.switched import switched_linear
 class ShiftedSum(nn.Module):
     """Sum the outputs of a switched convolution over the kernel of the convolution above it.
 
-    The channels of the input are (out_channels, kernel height, kernel width): what a position
-    contributes to each of the positions above that see it.
+    Channels are (out_channels, kernel height, kernel width): what each position above gets.
     """
 
     def __init__(self, above: nn.Conv2d) -> None:
@@ -48,8 +47,7 @@ class ShiftedSum(nn.Module):
 class SwitchedReadout2d(nn.Module):
     """Apply ``y = Σ_p Σ_j H(w_j · x_p + b_j) V_pjᵀ [x_p, 1] + bias`` to the patches of an image.
 
-    A switched convolution whose analysis weights differ from position to position, and whose
-    outputs are summed. ``weight`` has the shape (positions, gates, patch size + 1, out_features).
+    ``weight``, V, has the shape (positions, gates, patch size + 1, out_features).
     """
 
     def __init__(self, gates: SwitchedConv2d, weight: Tensor, bias: Tensor | None) -> None:
@@ -73,8 +71,7 @@ class SwitchedReadout2d(nn.Module):
         for p in range(positions):
             rows, h = patches[:, p].flatten(0, 1), opened[:, p].flatten(0, 1)
             y = y + switched_linear(rows, h, self.weight[p]).unflatten(0, (images, window)).sum(1)
-        if scale != 1:
-            y = y * scale
+        y = y * scale if scale != 1 else y
         return y if self.bias is None else y + self.bias
 
 
@@ -84,9 +81,8 @@ def convolution_below(
     """Return what computes ``above(dropout(max_pool2d(relu(hidden(x)), pool)))``."""
     kh, kw = above.kernel_size
     one = nn.Conv2d(above.in_channels, above.out_channels * kh * kw, 1, bias=False)
-    one.weight = nn.Parameter(
-        above.weight.detach().permute(0, 2, 3, 1).flatten(0, 2)[..., None, None]
-    )
+    columns = above.weight.detach().permute(0, 2, 3, 1).flatten(0, 2)
+    one.weight = nn.Parameter(columns[..., None, None])
     alone = (kh, kw) == (1, 1) and above.stride == (1, 1) and above.padding == (0, 0)
     if alone:
         one.bias = above.bias

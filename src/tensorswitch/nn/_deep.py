@@ -21,43 +21,31 @@ from tensorswitch.switches import Switch, as_switch, combine_gates
 class TensorSwitching(Switching):
     """Apply a linear readout to the deep TS tensor of the input (Eq. 3).
 
-    ``y = W_Z vec(Z_L) + bias`` with ``Z_L = H(W_L x_{L-1}) ⊗ … ⊗ H(W_1 x) ⊗ x``. The gates are
-    those of the scalar network with the same gate weights, ``x_l = max(0, W_l x_{l-1})`` for the
-    ReLU switch. The readout has ``n_L · … · n_1 · n_0`` weights per output, but ``Z_L`` is never
-    formed.
+    ``y = W_Z vec(Z_L) + bias`` with ``Z_L = H(W_L x_{L-1}) ⊗ … ⊗ H(W_1 x) ⊗ x``, which is never
+    formed. The gates are those of the scalar network with the same gate weights,
+    ``x_l = max(0, W_l x_{l-1})`` for the ReLU switch.
 
     Parameters
     ----------
-    in_features : int
-        Size of the last axis of the input, n_0.
+    in_features, out_features : int
+        Sizes of the last axis of the input, n_0, and of the output.
     gates : sequence of int
         Number of gates of each layer, (n_1, …, n_L).
-    out_features : int
-        Size of the last axis of the output.
-    bias : bool, default=True
-        Whether to add a learned bias.
-    switch : Switch or {"relu", "none", "maxout", "maxout:PIECES"}, default="relu"
-        As in :class:`SwitchedLinear`.
-    learn_gates : {None, "ibp"}, default=None
-        As in :class:`SwitchedLinear`.
     gate_bias : bool, default=False
         Whether gates have biases, ``h_l = H(W_l x_{l-1} + b_l)``. A constant 1 then joins the
         inputs and the units of every layer but the last: ``Z_L = h_L ⊗ [h_{L-1}, 1] ⊗ … ⊗ [h_1, 1]
-        ⊗ [x, 1]``. The biases start at zero. The paper has none.
-    device, dtype : optional
-        Device and data type of the parameters.
+        ⊗ [x, 1]``. The paper has none.
+    bias, switch, learn_gates, device, dtype : optional
+        As in :class:`SwitchedLinear`.
 
     Attributes
     ----------
-    gate_weights : ParameterList
-        Gate weights ``W_l`` of each layer, of shape (n_l, units of layer l - 1).
-    gate_biases : ParameterList
-        Gate biases ``b_l`` of each layer, of shape (n_l,); empty without ``gate_bias``.
+    gate_weights, gate_biases : ParameterList
+        ``W_l`` of each layer, of shape (n_l, units of layer l - 1), and ``b_l``, of shape (n_l,);
+        there are none of these without ``gate_bias``.
     weight : Parameter of shape (n_L, …, n_1, n_0, out_features)
         Analysis weights ``W_Z``. With ``gate_bias``, all axes but the first and the last are
         longer by one.
-    bias : Parameter of shape (out_features,) or None
-        Bias.
 
     Examples
     --------
@@ -86,30 +74,21 @@ class TensorSwitching(Switching):
         gates = tuple(gates) if isinstance(gates, Sequence) else (gates,)
         if not gates:
             raise ValueError("gates must name at least one layer, such as (64, 64)")
-        check_positive(
-            in_features=in_features,
-            out_features=out_features,
-            **{f"gates[{i}]": n for i, n in enumerate(gates)},
-        )
+        widths = {f"gates[{i}]": n for i, n in enumerate(gates)}
+        check_positive(in_features=in_features, out_features=out_features, **widths)
         for n in gates:
             switch.check_gates(n)
         self.in_features, self.gates, self.out_features = in_features, gates, out_features
         self.switch = switch
-        one = int(gate_bias)
-        self._make(
-            (gates[-1], *(n + one for n in gates[-2::-1]), in_features + one, out_features),
-            out_features if bias else None,
-            learn_gates,
-            device=device,
-            dtype=dtype,
-        )
-        sizes = (in_features, *(n // switch.pieces for n in gates))
+        one, factory = int(gate_bias), {"device": device, "dtype": dtype}
+        shape = (gates[-1], *(n + one for n in gates[-2::-1]), in_features + one, out_features)
+        self._make(shape, out_features if bias else None, learn_gates, **factory)
+        below = (in_features, *(n // switch.pieces for n in gates))
         self.gate_weights = nn.ParameterList(
-            self._gate_parameter(n, n_below, device=device, dtype=dtype)
-            for n_below, n in zip(sizes, gates, strict=False)
+            self._gate_parameter(*sizes, **factory) for sizes in zip(gates, below, strict=False)
         )
         self.gate_biases = nn.ParameterList(
-            self._gate_parameter(n, device=device, dtype=dtype) for n in gates if gate_bias
+            self._gate_parameter(n, **factory) for n in gates if gate_bias
         )
         self.reset_parameters()
 
@@ -147,10 +126,8 @@ class TensorSwitching(Switching):
         extended = [first, *(w.repeat_interleave(self.switch.pieces, 1) for w in above)]
         if self.gate_bias is None:
             return extended
-        extended = [
-            torch.cat([w, b.unsqueeze(1)], 1)
-            for w, b in zip(extended, self.gate_biases, strict=True)
-        ]
+        pairs = zip(extended, self.gate_biases, strict=True)
+        extended = [torch.cat([w, b.unsqueeze(1)], 1) for w, b in pairs]
         for layer, w in enumerate(extended[:-1]):  # the constant unit is open for the constant 1
             unit = torch.zeros_like(w[:1])
             unit[0, -1] = 1
@@ -171,10 +148,9 @@ class TensorSwitching(Switching):
             )
         *hidden, output = layers
         check_relu_layers(hidden, output)
+        sizes = hidden[0].in_features, [n.out_features for n in hidden], output.out_features
         network = cls(
-            hidden[0].in_features,
-            [layer.out_features for layer in hidden],
-            output.out_features,
+            *sizes,
             output.bias is not None,
             learn_gates=learn_gates,
             gate_bias=any(layer.bias is not None for layer in hidden),

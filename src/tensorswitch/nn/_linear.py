@@ -17,17 +17,13 @@ class SwitchedLinear(OneLayer):
     """Apply ``y = Σ_j H(w_j · x) V_jᵀ x + bias`` to the last axis of the input.
 
     This is a TS layer with linear rotation-compression (LRC, Sec. 4.3), or the readout of a TS
-    layer.
-    Weights are initialised from the Glorot uniform distribution, the bias with zeros.
+    layer. Weights start from the Glorot uniform distribution, biases from zero.
 
     Parameters
     ----------
-    in_features : int
-        Size of the last axis of the input.
-    gates : int
-        Number of gates.
-    out_features : int
-        Size of the last axis of the output.
+    in_features, gates, out_features : int
+        Size of the last axis of the input, number of gates, and size of the last axis of the
+        output.
     bias : bool, default=True
         Whether to add a learned bias.
     switch : Switch or {"relu", "none", "maxout", "maxout:PIECES"}, default="relu"
@@ -38,7 +34,7 @@ class SwitchedLinear(OneLayer):
         inverted backpropagation (Eq. 6).
     gate_bias : bool, default=False
         Whether gates have biases, ``H(w_j · x + b_j)``, and units copy ``[x, 1]`` instead of ``x``.
-        Both start at zero. The paper has none.
+        The paper has none.
     dropout : float, default=0.0
         Probability that an open gate closes in training mode. The other copies are divided by one
         minus this probability, as in :class:`torch.nn.Dropout` of the units.
@@ -51,10 +47,8 @@ class SwitchedLinear(OneLayer):
         Gate weights ``w_j``, the paper's activation weights.
     weight : Parameter of shape (gates, in_features, out_features)
         Analysis weights ``V_j``, the paper's ``W*``.
-    bias : Parameter of shape (out_features,) or None
-        Bias.
-    gate_bias : Parameter of shape (gates,) or None
-        Gate biases ``b_j``.
+    bias, gate_bias : Parameter of shape (out_features,) and (gates,), or None
+        Bias of the output, and gate biases ``b_j``.
     constant : Parameter of shape (gates, out_features) or None
         Analysis weights of the constant 1 in the copies: what each open unit adds to the output.
 
@@ -84,10 +78,8 @@ class SwitchedLinear(OneLayer):
         super().__init__()
         check_positive(in_features=in_features, gates=gates, out_features=out_features)
         self.in_features, self.out_features = in_features, out_features
-        settings = switch, learn_gates, gate_bias, dropout
-        self._build(
-            (in_features,), gates, out_features, bias, *settings, device=device, dtype=dtype
-        )
+        settings, factory = (switch, learn_gates, gate_bias, dropout), (device, dtype)
+        self._build((in_features,), gates, out_features, bias, *settings, *factory)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the output, (..., out_features), for input of shape (..., in_features)."""
@@ -111,17 +103,6 @@ class SwitchedLinear(OneLayer):
         Its gates are those of ``hidden``, and ``V_j`` is the outer product of row ``j`` of
         ``hidden.weight`` and column ``j`` of ``output.weight``. It has gate biases if ``hidden``
         has a bias. ``dropout`` is that between the ReLU and ``output``. Weights are copied.
-
-        Examples
-        --------
-        >>> import torch
-        >>> from torch import nn
-        >>> from tensorswitch import SwitchedLinear
-        >>> hidden, output = nn.Linear(5, 4), nn.Linear(4, 3)
-        >>> x = torch.randn(2, 5)
-        >>> layer = SwitchedLinear.from_relu(hidden, output)
-        >>> torch.allclose(layer(x), output(hidden(x).relu()), atol=1e-6)
-        True
         """
         check_relu_layers([hidden], output)
         sizes = hidden.in_features, hidden.out_features, output.out_features

@@ -32,11 +32,6 @@ def to_onnx(module: nn.Module, path: str | Path, example: Tensor) -> None:
     example : Tensor of shape (rows, ...)
         Input whose first axis stands for any number of rows; at least two.
 
-    Raises
-    ------
-    ImportError
-        If the packages of the extra ``onnx`` are missing.
-
     Examples
     --------
     >>> import torch

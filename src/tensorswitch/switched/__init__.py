@@ -9,11 +9,10 @@ strategies compute the same sum and its two adjoints:
 - *dense*: builds ``Z`` for a few units at a time, small enough to stay in cache.
 - *grouped by g*: processes units g at a time. A group has 2^g − 1 gate patterns with an open gate,
   and all rows with the same pattern are multiplied by the same matrix, the sum of the ``V_j`` of
-  the open units. Rows are sorted by pattern and each pattern takes one matrix product, so that a
-  row is multiplied once per *group* instead of once per open unit. With ``g = 1`` each unit is
-  multiplied by the rows that open it. Larger groups (the "method of four Russians") pay off once
-  there are enough rows per pattern. Units that are open for most rows are processed where they are
-  closed, and their part that is common to all rows is added.
+  the open units, so that a row is multiplied once per *group* instead of once per open unit.
+  Groups of several units (the "method of four Russians") pay off once there are enough rows per
+  pattern. Units that are open for most rows are processed where they are closed, and their part
+  that is common to all rows is added.
 
 A cost rule selects the strategy from the sizes and the fraction of open gates, so that
 equal calls have equal results in every process. The choice is made inside the torch operators

@@ -26,22 +26,17 @@ from tensorswitch._memory import empty_gradient
 from tensorswitch.switched._cost import BLOCKS, COSTS, choose_group
 from tensorswitch.switched._dense import accumulator, cut, dense_backward, dense_forward, joined
 from tensorswitch.switched._grouped import grouped_backward, grouped_forward
-from tensorswitch.switched._plans import Plan, flipped_units, make_plan
+from tensorswitch.switched._plans import Plan, Routing, flipped_units, make_plan
 
 
 @dataclass
 class Census:
-    """What is known about a tensor of gates, of which ``copy`` is a copy.
-
-    ``flipped`` marks the flipped units, or is None if there are none; ``routed`` is the fraction
-    of gates that take part in routing after that; ``share`` is the fraction of flipped units.
-    Plans are added when they are made.
-    """
+    """What is known about a tensor of gates."""
 
     copy: Tensor
-    flipped: Tensor | None
-    routed: float
-    share: float
+    flipped: Tensor | None  # which units are flipped, None if none is
+    routed: float  # fraction of gates that take part in routing after that
+    share: float  # fraction of flipped units
     plans: dict[tuple[int, int, int, bool], list[Plan]] = field(default_factory=dict)
 
 
@@ -50,12 +45,9 @@ _known: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
 
 def census(gates: Tensor) -> Census:
-    """Count the gates, unless they are known.
-
-    They are compared with a copy: compiled code writes the gates of several layers into one buffer
-    without raising its version.
-    """
+    """Count the gates, unless they are known."""
     known: Census | None = _known.get(gates)
+    # Compiled code writes the gates of several layers into one buffer, and its version stays.
     if known is None or not torch.equal(known.copy, gates):
         opened = gates.view(torch.uint8).sum(0, dtype=torch.int32)
         known = Census(gates.clone(), *flipped_units(opened, len(gates)))
@@ -63,21 +55,25 @@ def census(gates: Tensor) -> Census:
     return known
 
 
-def _strategy(
-    gates: Tensor, weight: Tensor, group: int | None, training: bool
-) -> tuple[int, Census | None]:
-    """Return the group size, 0 for the dense strategy, and the census for other groups."""
+def _routing(
+    gates: Tensor, weight: Tensor, dtype: torch.dtype, group: int | None, training: bool
+) -> Routing | None:
+    """Return what the grouped strategy needs to multiply rows of a dtype, None for the dense."""
     rows, (units, n_in, n_out) = len(gates), weight.shape
-    if (
-        not gates.is_cpu
-        or group == 0
-        or (group is None and rows * units * n_in * n_out <= COSTS.tiny)
-    ):
-        return 0, None
+    tiny = rows * units * n_in * n_out <= COSTS.tiny
+    if not gates.is_cpu or group == 0 or (group is None and tiny):
+        return None
     known = census(gates)
     if group is None:
         group = choose_group(rows, n_in, units, n_out, known.routed, known.share, training)
-    return group, known if group else None
+    if not group:
+        return None
+    flipped, key = known.flipped, (group, n_in, n_out, dtype.itemsize < torch.float32.itemsize)
+    if key not in known.plans:
+        routed = gates if flipped is None else gates ^ flipped  # open where flipped ones close
+        known.plans[key] = [make_plan(part, *key) for (part,) in cut(BLOCKS.rows, routed)]
+    signs = None if flipped is None else 1 - 2 * flipped.to(dtype)
+    return Routing(group, known.plans[key], flipped, signs)
 
 
 def map_rows(
@@ -88,22 +84,20 @@ def map_rows(
         return kernels.map_rows(x, gates, weight.to(x.dtype))
     if not weight.is_contiguous() and weight.mT.is_contiguous():
         return gradients(x, x, gates, weight.mT, group, need_weight=False)[0]
-    group, known = _strategy(gates, weight, group, training)
+    routing = _routing(gates, weight, x.dtype, group, training)
     x, weight = x.contiguous(), weight.contiguous()
-    if known is None:
+    if routing is None:
         dtype, kind = x.dtype, dense_dtype(x, weight)
         x, h, weight = (t.to(kind) for t in (x, gates, weight))
         parts = [dense_forward(part, part_h, weight) for part, part_h in cut(BLOCKS.rows, x, h)]
         return joined(parts).to(dtype)
-    signs = _signs(known, x)
-    plans = _plans(known, gates, group, x.dtype, *weight.shape[1:])
     parts = [
-        grouped_forward(part, plan, group, weight, signs)
-        for (part,), plan in zip(cut(BLOCKS.rows, x), plans, strict=True)
+        grouped_forward(part, plan, routing, weight)
+        for (part,), plan in zip(cut(BLOCKS.rows, x), routing.plans, strict=True)
     ]
     y = joined(parts)
-    if known.flipped is not None:
-        y += x @ _total(known.flipped, weight).to(x.dtype)
+    if routing.flipped is not None:
+        y += x @ _total(routing.flipped, weight).to(x.dtype)
     return y.to(x.dtype)
 
 
@@ -123,50 +117,45 @@ def gradients(
         grad_x = kernels.map_rows(delta, gates, back) if need_x else nothing
         grad_weight = kernels.outer(x, gates, delta) if need_weight else nothing
         return grad_x, grad_weight.to(weight.dtype)
-    group, known = _strategy(gates, weight, group, True)
-    narrow, wide, given = delta.dtype, weight.dtype, weight
-    if known is None:
+    routing = _routing(gates, weight, delta.dtype, group, True)
+    narrow, given = delta.dtype, weight
+    if routing is None:
         kind = dense_dtype(delta, weight)
-        x, delta, weight = x.to(kind), delta.to(kind), weight.to(kind) if need_x else weight
+        x, gates, delta = (t.to(kind) for t in (x, gates, delta))
+        weight = weight.to(kind) if need_x else weight
     delta = delta.contiguous()
     x = x.contiguous() if need_weight else delta
     weight = weight.contiguous() if need_x else weight
-    shape, sums = weight.shape, accumulator(x)  # sums over rows need float32 at least
-    signs = None if known is None else _signs(known, delta)
-    plans = None if known is None else _plans(known, gates, group, delta.dtype, *shape[1:])
-    h = gates.to(delta.dtype) if known is None else gates
+    sums = accumulator(x)  # sums over rows need float32 at least
     parts, total = [], None
-    for number, (part_x, part_h, part_delta) in enumerate(cut(BLOCKS.rows, x, h, delta)):
+    for number, (part_x, part_h, part_delta) in enumerate(cut(BLOCKS.rows, x, gates, delta)):
         part = empty_gradient(given, sums, x.device) if need_weight else None
-        if plans is None:
+        if routing is None:
             grad = dense_backward(part_x, part_h, weight, part_delta, need_x, part)
         else:
-            plan = plans[number]
-            grad = grouped_backward(part_x, plan, group, weight, part_delta, need_x, part, signs)
+            plan = routing.plans[number]
+            grad = grouped_backward(part_x, plan, routing, weight, part_delta, need_x, part)
         parts.append(grad)
         total = part if total is None or part is None else total.add_(part)
     grad_x = joined(parts) if need_x else nothing
-    if known is not None and known.flipped is not None:
+    if routing is not None and routing.flipped is not None:
         if need_x:
-            grad_x += delta @ _total(known.flipped, weight).to(delta.dtype).t()
+            grad_x += delta @ _total(routing.flipped, weight).to(delta.dtype).t()
         if total is not None:
             common = (x.t() @ delta).to(sums)
             # Five times faster than ``index_add_``, which reads an index for every number.
-            for unit in known.flipped.nonzero().squeeze(1).tolist():
+            for unit in routing.flipped.nonzero().squeeze(1).tolist():
                 total[unit] += common
-    return grad_x.to(narrow), nothing if total is None else total.to(wide)
+    return grad_x.to(narrow), nothing if total is None else total.to(given.dtype)
 
 
 def dense_dtype(x: Tensor, weight: Tensor) -> torch.dtype:
-    """Return the dtype for products if all weights are converted, by the faster way.
-
-    Conversions of more weights than the cache holds wait for the memory, and so do those of their
-    gradients, so that few rows take longer than without.
-    """
-    narrows = x.dtype.itemsize < weight.dtype.itemsize
-    if narrows and x.is_cpu and weight.numel() >= BLOCKS.many_weights and len(x) < BLOCKS.few_rows:
-        return weight.dtype
-    return x.dtype
+    """Return the dtype for products if all weights are converted, by the faster way."""
+    # Conversions of more weights than the cache holds wait for the memory, and so do those of
+    # their gradients, so that few rows take longer than without.
+    narrows = x.dtype.itemsize < weight.dtype.itemsize and x.is_cpu
+    many, few = weight.numel() >= BLOCKS.many_weights, len(x) < BLOCKS.few_rows
+    return weight.dtype if narrows and many and few else x.dtype
 
 
 def outer(x: Tensor, gates: Tensor, errors: Tensor, group: int | None = None) -> Tensor:
@@ -174,25 +163,6 @@ def outer(x: Tensor, gates: Tensor, errors: Tensor, group: int | None = None) ->
     shape = (gates.shape[1], x.shape[1], errors.shape[1])
     weight = x.new_empty(1).expand(shape)  # only its shape and dtype are used
     return gradients(errors, x, gates, weight, group, need_x=False)[1]
-
-
-def _plans(
-    known: Census, gates: Tensor, group: int, dtype: torch.dtype, n_in: int, n_out: int
-) -> list[Plan]:
-    narrow = dtype.itemsize < torch.float32.itemsize
-    key = (group, n_in, n_out, narrow)
-    plans = known.plans.get(key)
-    if plans is None:
-        routed = gates if known.flipped is None else gates ^ known.flipped
-        plans = [
-            make_plan(part, group, n_in, n_out, narrow) for (part,) in cut(BLOCKS.rows, routed)
-        ]
-        known.plans[key] = plans
-    return plans
-
-
-def _signs(known: Census, x: Tensor) -> Tensor | None:
-    return None if known.flipped is None else 1 - 2 * known.flipped.to(x.dtype)
 
 
 def _total(flipped: Tensor, weight: Tensor) -> Tensor:

@@ -44,46 +44,33 @@ def _narrow_forward(x: Tensor, gates: Tensor, weight: Tensor) -> Tensor:
 
 
 def dense_backward(
-    x: Tensor,
-    gates: Tensor,
-    weight: Tensor,
-    delta: Tensor,
-    need_x: bool,
-    grad_weight: Tensor | None,
+    x: Tensor, gates: Tensor, weight: Tensor, delta: Tensor, need_x: bool, out: Tensor | None
 ) -> Tensor:
-    """Return the gradient of ``x`` if needed, and write that of the weight if it is given."""
+    """Return the gradient of ``x`` if needed, and write that of the weight to ``out``."""
     if weight.shape[2] < weight.shape[1]:
-        return _narrow_backward(x, gates, weight, delta, need_x, grad_weight)
+        return _narrow_backward(x, gates, weight, delta, need_x, out)
     step = _units_in_cache(len(x) * (weight.shape[1] + weight.shape[2]), x)
     grad_x: Tensor | None = None
-    room = weight if grad_weight is None else grad_weight
+    room = weight if out is None else out
     for h, w, grad_w in cut(step, gates.t(), weight, room):
         errors = h.unsqueeze(2) * delta
         if need_x:
             part = torch.bmm(errors, w.transpose(1, 2)).sum(0)
             grad_x = part.to(accumulator(x)) if grad_x is None else grad_x.add_(part)
-        if grad_weight is not None:
+        if out is not None:
             product_into(grad_w, x.t().expand(len(h), -1, -1), errors)
     return x if grad_x is None else grad_x
 
 
 def _narrow_backward(
-    x: Tensor,
-    gates: Tensor,
-    weight: Tensor,
-    delta: Tensor,
-    need_x: bool,
-    grad_weight: Tensor | None,
+    x: Tensor, gates: Tensor, weight: Tensor, delta: Tensor, need_x: bool, out: Tensor | None
 ) -> Tensor:
-    """Do the same by expanding the errors, ``∂y ⊗ h``, for products with many columns.
-
-    The units come last: there are more of them than outputs, and the inner loop should be long.
-    """
-    n_in, n_out = weight.shape[1:]
-    sums = accumulator(x)
+    """Do the same by expanding the errors, ``∂y ⊗ h``, for products with many columns."""
+    # The units come last: there are more of them than outputs, and the inner loop should be long.
+    (_, n_in, n_out), sums = weight.shape, accumulator(x)
     shape = (len(x), n_in) if need_x else (0,)
     grad_x = torch.zeros(shape, dtype=sums, device=x.device)
-    room = weight if grad_weight is None else grad_weight
+    room = weight if out is None else out
     step = _units_in_cache(BLOCKS.error_rows * n_out // 2, x, BLOCKS.lanes)
     for h, w, grad_w in cut(step, gates.t(), weight, room):
         flat = w.permute(1, 2, 0).flatten(1) if need_x else w
@@ -94,15 +81,15 @@ def _narrow_backward(
             errors = (part_delta.unsqueeze(2) * ht.unsqueeze(1)).flatten(1)
             if need_x:
                 part_grad += errors @ flat.t()
-            if grad_weight is None:
+            if out is None:
                 continue
             if total is None:
                 total = (part_x.t() @ errors).to(sums)
-            elif x.dtype == sums:
-                torch.addmm(total, part_x.t(), errors, out=total)
+            elif x.dtype == sums:  # without a buffer for the product
+                total.addmm_(part_x.t(), errors)
             else:
                 total += part_x.t() @ errors
-        if grad_weight is not None and total is not None:
+        if out is not None and total is not None:
             grad_w.copy_(total.view(n_in, n_out, len(w)).permute(2, 0, 1))
     return grad_x
 

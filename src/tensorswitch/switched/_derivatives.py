@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -33,52 +33,32 @@ LINEAR, OUTER, GRADIENTS = (
     f"tensorswitch::switched_{name}" for name in ("linear", "outer", "gradients")
 )
 # Not by torch.library.custom_op, whose first call imports the compiler: a second and 100 MB.
-for name, schema in (
-    (LINEAR, "(Tensor x, Tensor gates, Tensor weight, int? group=None, bool training=False)"),
-    (OUTER, "(Tensor x, Tensor gates, Tensor errors, int? group=None)"),
-    (
-        GRADIENTS,
-        "(Tensor errors, Tensor x, Tensor gates, Tensor weight, int? group=None,"
-        " bool need_x=True, bool need_weight=True)",
-    ),
-):
-    results = "(Tensor, Tensor)" if name == GRADIENTS else "Tensor"
-    torch.library.define(name, f"{schema} -> {results}", tags=torch.Tag.pt2_compliant_tag)
+SCHEMAS = {
+    LINEAR: "(Tensor x, Tensor gates, Tensor weight, int? group=None, bool training=False)"
+    " -> Tensor",
+    OUTER: "(Tensor x, Tensor gates, Tensor errors, int? group=None) -> Tensor",
+    GRADIENTS: "(Tensor errors, Tensor x, Tensor gates, Tensor weight, int? group=None,"
+    " bool need_x=True, bool need_weight=True) -> (Tensor, Tensor)",
+}
+for name, schema in SCHEMAS.items():
+    torch.library.define(name, schema, tags=torch.Tag.pt2_compliant_tag)
 
 linear_op = torch.ops.tensorswitch.switched_linear.default
 outer_op = torch.ops.tensorswitch.switched_outer.default
 gradients_op = torch.ops.tensorswitch.switched_gradients.default
 
 
+Context: TypeAlias = Any  # torch has no public types for the contexts it passes
+Batch: TypeAlias = Any  # nor for what it tells the rules of vmap
 Gradients: TypeAlias = tuple[Tensor | None, ...]
 Dims: TypeAlias = tuple[int | None, ...]
 Result = TypeVar("Result")
 
 
-class Context(Protocol):
-    """What torch keeps from a forward to a backward pass."""
-
-    saved_tensors: tuple[Tensor, Tensor, Tensor]
-    needs_input_grad: tuple[bool, ...]
-    group: int | None
-
-    def save_for_backward(self, *tensors: Tensor) -> None:
-        """Keep the tensors for :meth:`backward`."""
-
-    def save_for_forward(self, *tensors: Tensor) -> None:
-        """Keep the tensors for :meth:`jvp`."""
-
-
-class Batch(Protocol):
-    """What torch tells the rules of vmap."""
-
-    batch_size: int
-
-
 class Linear(torch.autograd.Function):
     """``F(x, V)``; ``V`` may have a wider dtype than ``x``, and then so has its gradient."""
 
-    generate_vmap_rule = True
+    generate_vmap_rule = True  # by that of the operator which it calls
 
     @staticmethod
     def forward(
@@ -108,10 +88,7 @@ class Linear(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Context, dx: Tensor | None, _: None, dweight: Tensor | None, *__: None) -> Tensor:
-        x, gates, weight = ctx.saved_tensors
-        first = None if dx is None else linear(dx, gates, weight, ctx.group)
-        second = None if dweight is None else linear(x, gates, dweight, ctx.group)
-        return _sum(first, second)
+        return _product_rule(linear, ctx, dx, dweight)
 
 
 class Outer(torch.autograd.Function):
@@ -134,14 +111,16 @@ class Outer(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Context, dx: Tensor | None, _: None, derrors: Tensor | None, *__: None) -> Tensor:
-        x, gates, errors = ctx.saved_tensors
-        first = None if dx is None else outer(dx, gates, errors, ctx.group)
-        second = None if derrors is None else outer(x, gates, derrors, ctx.group)
-        return _sum(first, second)
+        return _product_rule(outer, ctx, dx, derrors)
 
 
-def _sum(first: Tensor | None, second: Tensor | None) -> Tensor:
-    terms = [term for term in (first, second) if term is not None]
+def _product_rule(
+    bilinear: Callable[..., Tensor], ctx: Context, dx: Tensor | None, dother: Tensor | None
+) -> Tensor:
+    """Return ``f(dx, other) + f(x, dother)``; a derivative that is zero is None."""
+    x, gates, other = ctx.saved_tensors
+    pairs = (dx, other), (x, dother)
+    terms = [bilinear(a, gates, b, ctx.group) for a, b in pairs if a is not None and b is not None]
     return terms[0] if len(terms) == 1 else terms[0] + terms[1]
 
 
@@ -163,18 +142,16 @@ def check_map(x: Tensor, gates: Tensor | Routes, weight: Tensor) -> Routes:
     """Return the gates as routes; raise unless the sizes of all three agree."""
     routes = gates if isinstance(gates, Routes) else Routes(gates)
     check_floating("x", x)
-    check_shape("x", x, (None, None), "(rows, in_features)")
+    routes.check_source(x)
     check_floating("weight", weight)
     expected = (routes.gates.shape[1], x.shape[1], None)
     check_shape("weight", weight, expected, "(gates, in_features, out_features)")
-    routes.check_source(x)
     return routes
 
 
 def check_outer(x: Tensor, gates: Tensor, errors: Tensor) -> None:
     """Raise unless ``x``, gates and errors are compatible."""
     check_floating("x", x)
-    check_shape("x", x, (None, None), "(rows, in_features)")
     Routes(gates).check_source(x)
     check_floating("errors", errors)
     check_shape("errors", errors, (x.shape[0], None), "(rows, out_features)")
@@ -212,10 +189,6 @@ def _batched(size: int, tensor: Tensor, dim: int | None) -> Tensor:
     return tensor.expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
 
 
-def _one_by_one(op: Callable[..., Tensor], *tensors: Tensor, options: tuple[object, ...]) -> Tensor:
-    return torch.stack([op(*arguments, *options) for arguments in zip(*tensors, strict=True)])
-
-
 def _linear_vmap(
     info: Batch, dims: Dims, x: Tensor, gates: Tensor, weight: Tensor, *options: object
 ) -> tuple[Tensor, int]:
@@ -224,7 +197,8 @@ def _linear_vmap(
     if dims[2] is None:  # the batch is more rows
         y = linear_op(x.flatten(0, 1), gates.flatten(0, 1), weight, *options)
         return y.unflatten(0, (size, -1)), 0
-    return _one_by_one(linear_op, x, gates, weight.movedim(dims[2], 0), options=options), 0
+    each = zip(x, gates, weight.movedim(dims[2], 0), strict=True)
+    return torch.stack([linear_op(*arguments, *options) for arguments in each]), 0
 
 
 def _outer_vmap(
@@ -234,7 +208,8 @@ def _outer_vmap(
     x, gates, errors = (_batched(info.batch_size, *pair) for pair in tensors)
     if x.shape[1] <= max(x.shape[2], errors.shape[2]):  # as for the gradients of single rows
         return plain_outer(x, gates, errors), 0  # expands to no more numbers than the result has
-    return _one_by_one(outer_op, x, gates, errors, options=options), 0
+    each = zip(x, gates, errors, strict=True)
+    return torch.stack([outer_op(*arguments, *options) for arguments in each]), 0
 
 
 def _gradients_vmap(

@@ -1,6 +1,5 @@
 """The grouped strategy: sorts rows by gate pattern, with one matrix product per pattern.
 
-``signs`` (units,) holds −1 for flipped units and 1 for others, or is None if no unit is flipped.
 The part of the flipped units that is common to all rows is added by the caller.
 """
 
@@ -12,18 +11,16 @@ from torch.nn import functional as F
 
 from tensorswitch._memory import workspace
 from tensorswitch.switched._dense import accumulator, product_into
-from tensorswitch.switched._plans import Chunk, Plan, pattern_sums, unit_sums
+from tensorswitch.switched._plans import Chunk, Plan, Routing, pattern_sums, unit_sums
 
 
-def grouped_forward(
-    x: Tensor, plan: Plan, group: int, weight: Tensor, signs: Tensor | None
-) -> Tensor:
+def grouped_forward(x: Tensor, plan: Plan, routing: Routing, weight: Tensor) -> Tensor:
     """Return ``Σ_j s_j h_bj V_jᵀ x_b`` in the accumulator dtype."""
     y = torch.zeros(len(x), weight.shape[2], dtype=accumulator(x), device=x.device)
     x = _with_zero_row(x)
     for chunk in plan:
-        matrices = _pattern_weights(weight, group, chunk, signs)
-        inputs = _signed(_gather("inputs", x, chunk), group, chunk, signs)
+        matrices = _pattern_weights(weight, routing, chunk)
+        inputs = _signed(_gather("inputs", x, chunk), routing, chunk)
         _scatter_add(y, _products(inputs, matrices, chunk), chunk)
     return y
 
@@ -31,12 +28,11 @@ def grouped_forward(
 def grouped_backward(
     x: Tensor,
     plan: Plan,
-    group: int,
+    routing: Routing,
     weight: Tensor,
     delta: Tensor,
     need_x: bool,
     grad_weight: Tensor | None,
-    signs: Tensor | None,
 ) -> Tensor:
     """Return the gradient of ``x`` if needed, and write that of the weight if it is given."""
     shape = (len(x), weight.shape[1]) if need_x else (0,)
@@ -46,16 +42,16 @@ def grouped_backward(
         x = _with_zero_row(x)
     done = 0
     for chunk in plan:
-        errors = _signed(_gather("errors", delta, chunk), group, chunk, signs)
+        errors = _signed(_gather("errors", delta, chunk), routing, chunk)
         if need_x:
-            matrices = _pattern_weights(weight, group, chunk, signs)
+            matrices = _pattern_weights(weight, routing, chunk)
             _scatter_add(grad_x, _products(errors, matrices, chunk, transposed=True), chunk)
         if grad_weight is not None:
             if done < chunk.units.start:
                 grad_weight[done : chunk.units.start] = 0  # units that are closed in all rows
             done = chunk.units.stop
             inputs = _gather("inputs", x, chunk)
-            _pattern_gradients(inputs, errors, group, chunk, grad_weight[chunk.units], signs)
+            _pattern_gradients(inputs, errors, routing, chunk, grad_weight[chunk.units])
     if grad_weight is not None and done < len(grad_weight):
         grad_weight[done:] = 0
     return grad_x
@@ -71,11 +67,11 @@ def _gather(name: str, padded: Tensor, chunk: Chunk) -> Tensor:
     return torch.index_select(padded, 0, chunk.index, out=out)
 
 
-def _signed(slots: Tensor, group: int, chunk: Chunk, signs: Tensor | None) -> Tensor:
+def _signed(slots: Tensor, routing: Routing, chunk: Chunk) -> Tensor:
     """Multiply the slots by the signs of their units, in place; only if a segment is a unit."""
-    if signs is None or group > 1:
+    if routing.signs is None or routing.group > 1:  # sums over patterns have signs of their own
         return slots
-    signs = signs[chunk.units]
+    signs = routing.signs[chunk.units]
     if chunk.even:
         slots.view(len(signs), -1, slots.shape[1]).mul_(signs.view(-1, 1, 1))
         return slots
@@ -90,9 +86,9 @@ def _scatter_add(y: Tensor, slots: Tensor, chunk: Chunk) -> None:
     )[0]
 
 
-def _pattern_weights(weight: Tensor, group: int, chunk: Chunk, signs: Tensor | None) -> Tensor:
+def _pattern_weights(weight: Tensor, routing: Routing, chunk: Chunk) -> Tensor:
     """Return the sum of the weights of each pattern's open units, (segments, in, out)."""
-    weight = weight[chunk.units]
+    weight, group = weight[chunk.units], routing.group
     if group == 1:
         return weight
     units, n_in, n_out = weight.shape
@@ -101,35 +97,30 @@ def _pattern_weights(weight: Tensor, group: int, chunk: Chunk, signs: Tensor | N
     shape = (len(weight) // group, 2**group - 1, n_in * n_out)
     sums = workspace.empty("sums", shape, weight)
     values = weight.view(-1, group, n_in * n_out)
-    return pattern_sums(values, sums, _by_group(signs, group, chunk)).view(-1, n_in, n_out)
+    return pattern_sums(values, sums, _signs_by_group(routing, chunk)).view(-1, n_in, n_out)
 
 
-def _by_group(signs: Tensor | None, group: int, chunk: Chunk) -> Tensor | None:
+def _signs_by_group(routing: Routing, chunk: Chunk) -> Tensor | None:
     """Return the signs of the units of a chunk, (groups, g, 1)."""
-    if signs is None:
+    if routing.signs is None:
         return None
-    part = signs[chunk.units]
-    return F.pad(part, (0, -len(part) % group)).view(-1, group, 1)
+    part = routing.signs[chunk.units]
+    return F.pad(part, (0, -len(part) % routing.group)).view(-1, routing.group, 1)
 
 
 def _pattern_gradients(
-    inputs: Tensor,
-    errors: Tensor,
-    group: int,
-    chunk: Chunk,
-    grad_weight: Tensor,
-    signs: Tensor | None,
+    inputs: Tensor, errors: Tensor, routing: Routing, chunk: Chunk, grad_weight: Tensor
 ) -> None:
     """Compute ``Σ x ∂yᵀ`` over each segment, then sum over the patterns of each unit."""
-    if group == 1:
+    if routing.group == 1:
         _outer_products(inputs, errors, chunk, grad_weight)
         return
     units, n_in, n_out = grad_weight.shape
     sums = workspace.empty("sums", (len(chunk.lengths), n_in, n_out), grad_weight)
     _outer_products(inputs, errors, chunk, sums)
-    per_unit = unit_sums(sums.view(-1, 2**group - 1, n_in * n_out), group)
-    if (unit_signs := _by_group(signs, group, chunk)) is not None:
-        per_unit *= unit_signs
+    per_unit = unit_sums(sums.view(-1, 2**routing.group - 1, n_in * n_out), routing.group)
+    if (signs := _signs_by_group(routing, chunk)) is not None:
+        per_unit *= signs
     grad_weight.copy_(per_unit.view(-1, n_in, n_out)[:units])
 
 
@@ -150,10 +141,7 @@ def _products(a: Tensor, b: Tensor, chunk: Chunk, transposed: bool = False) -> T
 
 
 def _narrowed(matrices: Tensor, rows: Tensor) -> Tensor:
-    """Convert matrices to the dtype of the rows, just before they are multiplied, in cache.
-
-    To convert all weights at once would be another pass over memory.
-    """
+    """Convert matrices to the dtype of the rows when they are in cache, not all in one pass."""
     if matrices.dtype == rows.dtype:
         return matrices
     return workspace.empty("matrices", matrices.shape, rows).copy_(matrices)

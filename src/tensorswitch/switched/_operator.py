@@ -53,13 +53,6 @@ def switched_linear(
     Tensor of shape (rows, out_features)
         Output rows.
 
-    Raises
-    ------
-    TypeError
-        If ``gates`` is not boolean, or the data types do not agree.
-    ValueError
-        If the shapes or devices do not agree.
-
     Examples
     --------
     >>> import torch
@@ -103,14 +96,10 @@ def switched_outer(x: Tensor, gates: Tensor, errors: Tensor, *, group: int | Non
 
     Parameters
     ----------
-    x : Tensor of shape (rows, in_features)
-        Input rows.
-    gates : bool Tensor of shape (rows, gates)
-        Which units are open for each row.
+    x, gates, group : Tensor, bool Tensor and int
+        As in :func:`switched_linear`, which describes them.
     errors : Tensor of shape (rows, out_features)
         Errors, such as the gradient of the output rows.
-    group : int, optional
-        As in :func:`switched_linear`.
 
     Returns
     -------
@@ -137,10 +126,8 @@ def switched_outer(x: Tensor, gates: Tensor, errors: Tensor, *, group: int | Non
 
 
 def _is_small(x: Tensor, gates: Tensor | Routes, weight: Tensor, bias: Tensor | None) -> bool:
-    """Return whether the plain formula is fastest, for arguments without errors.
-
-    This is all that precedes the formula for small sizes, so it takes few steps.
-    """
+    """Return whether the plain formula is fastest, for arguments without errors."""
+    # All that precedes the formula for small sizes, so it takes few steps.
     if torch.compiler.is_compiling() or isinstance(gates, Routes):
         return False
     try:

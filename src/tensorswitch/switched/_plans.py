@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,23 +27,27 @@ from tensorswitch.switched._cost import BLOCKS, COSTS
 
 @dataclass(frozen=True)
 class Chunk:
-    """A run of unit groups whose gathered rows and matrices fit in cache.
+    """A run of unit groups whose gathered rows and matrices fit in cache."""
 
-    ``index`` is the row in each slot, with the number of rows for padding, and ``lengths`` is the
-    number of slots of each segment, the same for all if ``even``. ``bag`` lists the used slots row
-    by row, and ``offsets`` is where those of each row begin. Indices are int32, because torch
-    gathers with them twice as fast as with int64.
-    """
-
+    # Indices are int32, because torch gathers with them twice as fast as with int64.
     units: slice
-    index: Tensor
-    lengths: list[int]
+    index: Tensor  # row in each slot, with the number of rows for padding
+    lengths: list[int]  # number of slots of each segment, the same for all if ``even``
     even: bool
-    bag: Tensor
-    offsets: Tensor
+    bag: Tensor  # the used slots row by row
+    offsets: Tensor  # where the slots of each row begin in ``bag``
 
 
 Plan = list[Chunk]
+
+
+class Routing(NamedTuple):
+    """What the grouped strategy knows about the gates of a call, with a plan per block of rows."""
+
+    group: int
+    plans: list[Plan]
+    flipped: Tensor | None  # which units are, None if none is
+    signs: Tensor | None  # (units,), −1 for flipped units and 1 for others
 
 
 def flipped_units(opened: Tensor, rows: int) -> tuple[Tensor | None, float, float]:
@@ -62,26 +67,19 @@ def make_plan(gates: Tensor, group: int, n_in: int, n_out: int, narrow: bool = F
     if not rows or not units:
         return []
     opened = gates.view(torch.uint8).sum(0, dtype=torch.int32).tolist()
+    sizes = n_in, n_out, narrow
     if group == 1:
-        chunks = [
-            _gather_chunk(gates[:, covered], covered, n_in, n_out, narrow)
-            for covered in _unit_slices(opened, n_in, n_out)
-        ]
+        runs = _unit_slices(opened, n_in, n_out)
+        chunks = [_gather_chunk(gates[:, run], run, *sizes) for run in runs]
     else:
         codes, closed = pattern_codes(gates, group), 1 - sum(opened) / gates.numel()
         slots, patterns = rows * (1 - closed**group), 2**group - 1
         step = max(1, int(BLOCKS.chunk_bytes / _bytes(slots, patterns, n_in, n_out)))
-        chunks = [
-            _pattern_chunk(
-                codes[:, s : s + step],
-                group,
-                slice(s * group, min((s + step) * group, units)),
-                n_in,
-                n_out,
-                narrow,
-            )
-            for s in range(0, codes.shape[1], step)
-        ]
+        chunks = []
+        for start in range(0, codes.shape[1], step):
+            covered = slice(start * group, min((start + step) * group, units))
+            part = codes[:, start : start + step]
+            chunks.append(_pattern_chunk(part, group, covered, *sizes))
     return [chunk for chunk in chunks if len(chunk.bag)]
 
 
@@ -91,10 +89,8 @@ def _bytes(slots: float, matrices: int, n_in: int, n_out: int) -> float:
 
 
 def _unit_slices(opened: list[int], n_in: int, n_out: int) -> Iterator[slice]:
-    """Yield runs of units that fit in cache; a few that are open far more often are on their own.
-
-    If they were not, all others would be padded to their length, or take a product each.
-    """
+    """Yield runs of units that fit in cache; a few that are open far more often are alone."""
+    # If they were not, all others would be padded to their length, or take a product each.
     often = BLOCKS.often * sum(opened) / len(opened)
     lone = {unit for unit, rows in enumerate(opened) if rows > often}
     if len(lone) > BLOCKS.few_units:
@@ -115,7 +111,7 @@ def _gather_chunk(gates: Tensor, units: slice, *sizes: int) -> Chunk:
     row, segment = gates.nonzero().unbind(1)
     running = gates.cumsum(0, dtype=torch.int32)
     rank = running.view(-1).index_select(0, row * gates.shape[1] + segment) - 1
-    return _chunk(units, row, segment, rank, running[-1], len(gates), *sizes)
+    return _chunk(units, len(gates), (row, segment, rank), running[-1], *sizes)
 
 
 def _pattern_chunk(codes: Tensor, group: int, units: slice, *sizes: int) -> Chunk:
@@ -129,26 +125,19 @@ def _pattern_chunk(codes: Tensor, group: int, units: slice, *sizes: int) -> Chun
     place = torch.empty_like(order)
     place[order] = torch.arange(len(order), device=order.device)
     rank = place - (counts.cumsum(0) - counts)[segment]
-    return _chunk(units, row, segment, rank, counts, len(codes), *sizes)
+    return _chunk(units, len(codes), (row, segment, rank), counts, *sizes)
 
 
 def _chunk(
-    units: slice,
-    row: Tensor,
-    segment: Tensor,
-    rank: Tensor,
-    counts: Tensor,
-    rows: int,
-    n_in: int,
-    n_out: int,
-    narrow: int,
+    units: slice, rows: int, routes: tuple[Tensor, Tensor, Tensor], counts: Tensor, *sizes: int
 ) -> Chunk:
+    """Return a chunk for routes: the row of each, its segment, and its rank in the segment."""
+    (row, segment, rank), (n_in, n_out, narrow) = routes, sizes
     lengths = counts.tolist()
     longest, total = max(lengths), len(row)
-    # Separate products of narrow types leave out segments without rows, and their conversion.
-    alone = (
-        COSTS.narrow_pad_work * sum(map(bool, lengths)) if narrow else COSTS.pad_work * len(lengths)
-    )
+    alone = COSTS.pad_work * len(lengths)
+    if narrow:  # separate products leave out segments without rows, and their conversion
+        alone = COSTS.narrow_pad_work * sum(map(bool, lengths))
     even = _pads_pay(longest, len(lengths), total, n_in, n_out, alone)
     short = partial(row.new_zeros, dtype=torch.int32)
     if even:
@@ -165,18 +154,12 @@ def _chunk(
 
 
 def _pads_pay(longest: int, segments: int, total: int, n_in: int, n_out: int, alone: float) -> bool:
-    """Return whether to pad the segments, with ``total`` rows in all, to the longest one.
-
-    ``alone`` is the overhead of separate products.
-    """
+    """Return whether to pad segments of ``total`` rows; ``alone`` is what products apart cost."""
     area, width = n_in * n_out, n_in + n_out
-    padding = longest * segments - total
+    padding, most = longest * segments - total, COSTS.pad_share * total
     work = padding * (area + COSTS.pad_move * width)
-    fits = (
-        4 * width * longest * segments <= 2 * BLOCKS.chunk_bytes
-        or padding <= COSTS.pad_share * total
-    )
-    return fits and work <= COSTS.pad_share * total * area + alone
+    fits = padding <= most or 4 * width * longest * segments <= 2 * BLOCKS.chunk_bytes
+    return fits and work <= most * area + alone
 
 
 def pattern_codes(gates: Tensor, group: int) -> Tensor:

@@ -125,9 +125,8 @@ def outer(x: Tensor, gates: Tensor, errors: Tensor) -> Tensor:
     if result.numel():
         grid = (units, triton.cdiv(n_in, TILE_IN), triton.cdiv(n_out, TILE_OUT))
         sizes = (rows, n_in, n_out, *x.stride(), *gates.stride(), *errors.stride())
-        _outer_kernel[grid](
-            x, gates.view(torch.uint8), errors, result, *sizes, **_settings(x.dtype)
-        )
+        opened = gates.view(torch.uint8)
+        _outer_kernel[grid](x, opened, errors, result, *sizes, **_settings(x.dtype))
     return result
 
 

@@ -22,17 +22,12 @@ def draw_gates(
 
     Parameters
     ----------
-    in_features : int
-        Number of inputs of the first layer, n_0.
-    gates : sequence of int
-        Number of gates of each layer, (n_1, …, n_L).
-    generator : torch.Generator
-        Source of randomness; the weights are created on its device.
-    dtype : torch.dtype, default=torch.float32
-        Data type of the weights.
+    in_features, gates : int and sequence of int
+        Number of inputs n_0, and number of gates of each layer, (n_1, …, n_L).
+    generator, dtype : torch.Generator and torch.dtype
+        Source of randomness, on the device of the weights, and their type, by default float32.
     switch : Switch, default=ReLU()
-        Rule that opens the gates. It determines the number of units in each layer, which is the
-        number of inputs of the next layer.
+        Rule that opens the gates. Its units are the inputs of the next layer.
 
     Returns
     -------
@@ -50,9 +45,8 @@ def draw_gates(
     weights = []
     for n in gates:
         switch.check_gates(n)
-        uniform = torch.rand(
-            n, in_features, generator=generator, dtype=dtype, device=generator.device
-        )
+        shape, device = (n, in_features), generator.device
+        uniform = torch.rand(shape, generator=generator, dtype=dtype, device=device)
         weights.append((2 * uniform - 1) * math.sqrt(6 / (n + in_features)))
         in_features = n // switch.pieces
     return weights
@@ -67,10 +61,8 @@ def deep_gates(
     ----------
     x : Tensor of shape (rows, n_0)
         Input rows.
-    gate_weights : sequence of Tensor
-        For each layer the weights, of shape (n_l, units of layer l - 1).
-    switch : Switch, default=ReLU()
-        Rule that opens the gates.
+    gate_weights, switch : sequence of Tensor and Switch
+        Weights as of :func:`draw_gates`, and the rule that opens the gates, by default ReLU.
 
     Returns
     -------

@@ -23,10 +23,8 @@ class MaxPool2d:
 
     Parameters
     ----------
-    kernel_size : int or tuple of (int, int)
-        Height and width of a window.
-    stride : int or tuple of (int, int), optional
-        Distance between windows. By default ``kernel_size``.
+    kernel_size, stride : int or tuple of (int, int)
+        Height and width of a window, and distance between windows, by default the same.
     switch : Switch, default=AllOpen()
         Rule that opens the gates.
 
@@ -44,10 +42,9 @@ class MaxPool2d:
     switch: Switch = field(default_factory=AllOpen)
 
     def __call__(self, scores: Tensor) -> Routes:
-        """Return the routes of scores of shape (images, gates, height, width).
+        """Return the routes of scores, (images, gates, height, width), from positions to windows.
 
-        Sources are positions and targets are windows, both numbered image by image and within an
-        image in row-major order.
+        Both are numbered image by image and within an image in row-major order.
         """
         check_floating("scores", scores)
         check_shape("scores", scores, (None,) * 4, "(images, gates, height, width)")
@@ -55,9 +52,10 @@ class MaxPool2d:
         self.switch.check_gates(gates)
         flat = scores.permute(0, 2, 3, 1).reshape(-1, gates)
         opened = self.switch.open(flat).view(images, height, width, gates).permute(0, 3, 1, 2)
-        finite = torch.where(scores.isnan(), -torch.inf, scores)
+        finite = torch.where(scores.isnan(), -torch.inf, scores)  # max_pool2d lets NaN win
         units = finite.unflatten(1, (-1, self.switch.pieces)).amax(2)
-        (kh, kw), (sh, sw) = pair("kernel_size", self.kernel_size), self._stride()
+        kh, kw = pair("kernel_size", self.kernel_size)
+        sh, sw = (kh, kw) if self.stride is None else pair("stride", self.stride)
         if kh > height or kw > width:
             raise ValueError(
                 f"a {kh}×{kw} pooling window with stride {sh}×{sw} does not fit in "
@@ -79,6 +77,3 @@ class MaxPool2d:
         windows = images * len(corner)
         target = place(windows).repeat_interleave(kh * kw, 0)
         return Routes(routed.flatten(0, 1), source, target, windows)
-
-    def _stride(self) -> tuple[int, int]:
-        return pair("stride", self.kernel_size if self.stride is None else self.stride)

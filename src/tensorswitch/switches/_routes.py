@@ -20,19 +20,10 @@ class Routes:
     ----------
     gates : bool Tensor of shape (pairs, units)
         Which units are open for each pair.
-    source : int64 Tensor of shape (pairs,), optional
-        Input row of each pair. By default pair ``p`` copies row ``p``.
-    target : int64 Tensor of shape (pairs,), optional
-        Output row of each pair. By default pair ``p`` adds to row ``p``.
+    source, target : int64 Tensor of shape (pairs,), optional
+        Input row and output row of each pair. By default both of pair ``p`` are row ``p``.
     rows : int, optional
         Number of output rows. Required with ``target``.
-
-    Raises
-    ------
-    TypeError
-        If ``gates`` is not boolean, or ``source`` or ``target`` is not int64.
-    ValueError
-        If shapes or row indices do not agree, or only one of ``target`` and ``rows`` is given.
 
     Examples
     --------
@@ -53,9 +44,8 @@ class Routes:
 
     def __post_init__(self) -> None:
         if not isinstance(self.gates, Tensor) or self.gates.dtype != torch.bool:
-            kind = self.gates.dtype if isinstance(self.gates, Tensor) else type(self.gates).__name__
             raise TypeError(
-                f"gates must be a boolean tensor, got {kind}; "
+                f"gates must be a boolean tensor, got {_kind(self.gates)}; "
                 "turn scores into gates with a switch, or with scores > 0"
             )
         check_shape("gates", self.gates, (None, None), "(rows, gates)")
@@ -65,8 +55,7 @@ class Routes:
             index = getattr(self, name)
             if index is not None:
                 if not isinstance(index, Tensor) or index.dtype != torch.int64:
-                    found = index.dtype if isinstance(index, Tensor) else type(index).__name__
-                    raise TypeError(f"{name} must be an int64 tensor, got {found}")
+                    raise TypeError(f"{name} must be an int64 tensor, got {_kind(index)}")
                 check_shape(name, index, (self.gates.shape[0],), "(pairs,)")
                 _check_range(name, index, self.rows if name == "target" else None)
         if (self.target is None) != (self.rows is None):
@@ -78,10 +67,9 @@ class Routes:
             raise ValueError(
                 f"gates are on {self.gates.device} but x is on {x.device}; move one with .to()"
             )
-        if self.source is None:
-            check_shape("x", x, (self.gates.shape[0], None), "(rows, in_features)")
-        else:
-            check_shape("x", x, (None, None), "(rows, in_features)")
+        rows = self.gates.shape[0] if self.source is None else None
+        check_shape("x", x, (rows, None), "(rows, in_features)")
+        if self.source is not None:
             _check_range("source", self.source, x.shape[0])
 
     def _copies(self, x: Tensor) -> Tensor:
@@ -90,11 +78,7 @@ class Routes:
         return x if self.source is None else x.index_select(0, self.source)
 
     def expand(self, x: Tensor) -> Tensor:
-        """Return the expanded tensor, ``Z_t = Σ_p h_p ⊗ x_source(p)`` over the pairs of target t.
-
-        :func:`tensorswitch.switched_linear` applies its weights to this tensor, of shape
-        (output rows, units, in_features), without forming it.
-        """
+        """Return ``Z_t = Σ_p h_p ⊗ x_source(p)``, (output rows, units, in_features)."""
         copies = self._copies(x)
         z = self.gates[:, :, None] * copies[:, None, :]
         if self.target is None or self.rows is None:
@@ -104,8 +88,7 @@ class Routes:
     def aligned(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return one input row and one row of gates for each output row, ``Z_t = h_t ⊗ x_t``.
 
-        This view of the routes is all that boolean gates can express. It exists if no output row
-        adds up several input rows. An output row without open gates has an input row of zeros.
+        Raises if an output row adds up several input rows. One without open gates has zeros.
         """
         copies = self._copies(x)
         if self.target is None or self.rows is None:
@@ -118,12 +101,15 @@ class Routes:
                 f"several input rows add to output row {int(shared[0])}, but boolean gates copy "
                 "one row; form the expanded tensor with Routes.expand() and use it as features"
             )
-        rows = copies.new_zeros(self.rows, copies.shape[1])
-        gates = self.gates.new_zeros(self.rows, self.gates.shape[1])
-        return (
-            rows.index_copy(0, target, copies[used]),
-            gates.index_copy(0, target, self.gates[used]),
+        x, gates = (
+            rows.new_zeros(self.rows, rows.shape[1]).index_copy(0, target, rows[used])
+            for rows in (copies, self.gates)
         )
+        return x, gates
+
+
+def _kind(value: object) -> object:
+    return value.dtype if isinstance(value, Tensor) else type(value).__name__
 
 
 def _check_range(name: str, index: Tensor, rows: int | None) -> None:

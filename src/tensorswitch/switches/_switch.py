@@ -17,12 +17,7 @@ from tensorswitch.switches._routes import Routes
 class Switch:
     """Base class of the rules that decide from their scores which gates open.
 
-    Calling a switch with scores returns :class:`Routes`.
-
-    Attributes
-    ----------
-    pieces : int
-        Number of gates per unit of the scalar network.
+    A unit of the scalar network has ``pieces`` gates.
     """
 
     pieces: int = 1
@@ -63,11 +58,9 @@ class ReLU(Switch):
     """
 
     def open(self, scores: Tensor) -> Tensor:
-        """Return ``scores > 0``."""
         return scores > 0
 
     def units(self, scores: Tensor) -> Tensor:
-        """Return ``max(0, scores)``."""
         return scores.relu()
 
 
@@ -76,11 +69,9 @@ class AllOpen(Switch):
     """Open every gate whose score is not NaN, which makes the units linear."""
 
     def open(self, scores: Tensor) -> Tensor:
-        """Return True for every score that is not NaN."""
         return ~scores.isnan()
 
     def units(self, scores: Tensor) -> Tensor:
-        """Return the scores unchanged."""
         return scores
 
 
@@ -115,16 +106,14 @@ class Maxout(Switch):
         object.__setattr__(self, "pieces", int(self.pieces))
 
     def open(self, scores: Tensor) -> Tensor:
-        """Return True for the winner of each unit."""
         rows, gates = scores.shape
         units = scores.reshape(rows, gates // self.pieces, self.pieces)
         nan = units.isnan()
-        winner = torch.where(nan, -torch.inf, units).argmax(2, keepdim=True)
+        winner = torch.where(nan, -torch.inf, units).argmax(2, keepdim=True)  # NaN never wins
         pieces = torch.arange(self.pieces, device=scores.device)
         return ((pieces == winner) & ~nan).view(rows, gates)
 
     def units(self, scores: Tensor) -> Tensor:
-        """Return the highest score of each unit."""
         return scores.unflatten(1, (-1, self.pieces)).amax(2)
 
 

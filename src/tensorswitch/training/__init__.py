@@ -12,11 +12,4 @@ from tensorswitch.training._loop import BEST as BEST
 from tensorswitch.training._loop import CHECKPOINT as CHECKPOINT
 from tensorswitch.training._loop import train
 
-__all__ = [
-    "DivergedError",
-    "Epoch",
-    "History",
-    "Learner",
-    "Rows",
-    "train",
-]
+__all__ = ["DivergedError", "Epoch", "History", "Learner", "Rows", "train"]

@@ -35,17 +35,10 @@ class Checkpoint:
     @classmethod
     def of(cls, learner: Learner, history: History, notes: State) -> Self:
         """Collect what a learner consists of, without copying it."""
+        weights, optimizer = dict(learner.network.state_dict()), learner.optimizer.state_dict()
         schedule = None if learner.schedule is None else _plain(learner.schedule.state_dict())
-        return cls(
-            learner.epochs_done,
-            history,
-            notes,
-            learner.settings,
-            dict(learner.network.state_dict()),
-            learner.optimizer.state_dict(),
-            learner.generator.get_state(),
-            schedule,
-        )
+        run = learner.epochs_done, history, notes, learner.settings
+        return cls(*run, weights, optimizer, learner.generator.get_state(), schedule)
 
     def restore(self, learner: Learner, notes: State) -> History:
         """Replace the state of a learner of the same run, and return the results so far."""

@@ -11,11 +11,6 @@ from dataclasses import asdict, dataclass, field
 from tensorswitch.persistence import State
 
 
-def percent(error: float) -> str:
-    """Format an error rate for tables, as a percentage with two decimals or a dash for NaN."""
-    return "–" if math.isnan(error) else f"{100 * error:.2f}"
-
-
 @dataclass
 class Epoch:
     """Results of one epoch.
@@ -24,16 +19,12 @@ class Epoch:
 
     Parameters
     ----------
-    epoch : int
-        Number of the epoch, from 1.
-    seconds : float
-        Time spent on training, without evaluation.
+    epoch, seconds : int and float
+        Number of the epoch, from 1, and time spent on training, without evaluation.
     train_loss, train_error : float
         Averages over the batches of the epoch, each measured before its step.
-    validation_loss, validation_error : float, default=nan
-        Measured on the validation rows after the epoch.
-    test_loss, test_error : float, default=nan
-        Measured on the test rows after the epoch.
+    validation_loss, validation_error, test_loss, test_error : float, default=nan
+        Measured on these rows after the epoch.
 
     Examples
     --------
@@ -54,10 +45,8 @@ class Epoch:
     @property
     def criterion(self) -> float:
         """The first of validation error, validation loss and training loss that is not NaN."""
-        for value in (self.validation_error, self.validation_loss, self.train_loss):
-            if not math.isnan(value):
-                return value
-        return math.inf
+        values = self.validation_error, self.validation_loss, self.train_loss
+        return next((value for value in values if not math.isnan(value)), math.inf)
 
 
 @dataclass
@@ -88,10 +77,9 @@ class History:
 
     def to_json(self) -> str:
         """Return the epochs as a JSON list of objects, with null for NaN."""
-        return json.dumps(
-            [{k: None if math.isnan(v) else v for k, v in asdict(e).items()} for e in self.epochs],
-            indent=1,
-        )
+        entries = [asdict(epoch) for epoch in self.epochs]
+        plain = [{k: None if math.isnan(v) else v for k, v in e.items()} for e in entries]
+        return json.dumps(plain, indent=1)
 
     def to_csv(self) -> str:
         """Return the epochs as CSV, one line per epoch after a header."""

@@ -46,11 +46,9 @@ def suited_images(network: nn.Module, x: Tensor) -> Tensor:
 
 
 def _copy(tensor: Tensor, memory_format: torch.memory_format) -> Tensor:
-    """Return a copy in a format, with its strides even if there is only one channel.
-
-    ``contiguous`` returns a tensor of one channel as it is, since it is in both formats, and a
-    convolution takes such a weight to be in the default one.
-    """
+    """Return a copy in a format, with its strides even if there is only one channel."""
+    # ``contiguous`` returns a tensor of one channel as it is, since it is in both formats, and a
+    # convolution takes such a weight to be in the default one.
     return torch.empty_like(tensor, memory_format=memory_format).copy_(tensor)
 
 

@@ -64,10 +64,8 @@ class Rows:
 
     Parameters
     ----------
-    x : Tensor of shape (rows, ...)
-        Inputs.
-    y : Tensor of shape (rows,) or (rows, outputs)
-        Integer labels, or targets of a regression.
+    x, y : Tensor of shape (rows, ...), and (rows,) or (rows, outputs)
+        Inputs, and integer labels or targets of a regression.
     weight : Tensor of shape (rows,), optional
         Factors on the losses of the rows, with a mean of 1.
 
@@ -105,23 +103,17 @@ class Learner:
         Loss; cross-entropy requires integer labels.
     optimizer : {"sgd", "adam", "adamw"}, default="sgd"
         Optimiser of the parameters that require gradients.
-    lr : float, default=1e-3
-        Learning rate.
-    momentum : float, default=0.9
-        Momentum of SGD.
-    weight_decay : float, default=1e-3
-        Weight decay of the trained parameters; fixed gates never decay.
+    lr, momentum, weight_decay : float, default=1e-3, 0.9 and 1e-3
+        Learning rate, momentum of SGD, and weight decay of the trained parameters; fixed gates
+        never decay.
     batch_size : int, default=128
         Rows per step and process.
     schedule : callable, optional
-        Function that takes the optimiser and returns a torch learning-rate scheduler, which is
-        stepped after each epoch.
+        Function from the optimiser to a torch learning-rate scheduler, stepped after each epoch.
     seed : int, default=0
         Seed of the order of the rows, and of random numbers that the network draws, as for dropout.
-    device : torch.device or str, default="cpu"
-        Device of the network and the data.
-    precision : {None, "bf16"}, default=None
-        ``"bf16"`` computes products in bfloat16.
+    device, precision : torch.device or str, and {None, "bf16"}, default="cpu" and None
+        Device of the network and the data; ``"bf16"`` computes products in bfloat16.
 
     Attributes
     ----------
@@ -170,9 +162,8 @@ class Learner:
         self.network, self.loss_name = network.to(self.device), loss
         self.ranks = distributed.get_world_size() if distributed.is_initialized() else 1
         self.rank = distributed.get_rank() if self.ranks > 1 else 0
-        self.forward: nn.Module = self.network
-        if self.ranks > 1:
-            self.forward = nn.parallel.DistributedDataParallel(self.network)
+        parallel = nn.parallel.DistributedDataParallel
+        self.forward = parallel(self.network) if self.ranks > 1 else self.network
         trained = [p for p in self.network.parameters() if p.requires_grad]
         rates: State = {"lr": float(lr), "weight_decay": float(weight_decay)}
         if optimizer == "sgd":
@@ -195,13 +186,13 @@ class Learner:
 
     def options(self) -> State:
         """Return the present settings of the optimiser, as arguments for another learner."""
-        group = self.optimizer.param_groups[0]
-        names = [name for name in ("lr", "momentum", "weight_decay") if name in group]
-        rates: State = {name: float(group[name]) for name in names}
+        group, names = self.optimizer.param_groups[0], ("lr", "momentum", "weight_decay")
+        rates: State = {name: float(group[name]) for name in names if name in group}
         return {"optimizer": self.settings["optimizer"], "batch_size": self.batch_size, **rates}
 
     def __getstate__(self) -> State:
-        # A generator cannot be pickled, but its state can.
+        # Torch's own pickling of a generator drops a reference to None each time, so that Python
+        # 3.11 crashes in the end.
         return {**self.__dict__, "generator": self.generator.get_state()}
 
     def __setstate__(self, state: State) -> None:
@@ -214,16 +205,13 @@ class Learner:
 
         Parameters
         ----------
-        rows : Rows
-            Training rows, on the device of the learner.
-        watch : callable, optional
-            Called without arguments after each step.
+        rows, watch : Rows, and callable, optional
+            Training rows, on the device of the learner, and what is called after each step.
 
         Returns
         -------
         loss, error : float
-            Means over the batches, each measured before its step. The error is the fraction of
-            rows misclassified; NaN in regression.
+            Means over the batches, as in :class:`Epoch`; the error is NaN in regression.
         """
         if not len(rows.x) or len(rows.x) != len(rows.y):
             raise ValueError(
@@ -242,17 +230,15 @@ class Learner:
         with channels_last(self), self._random_numbers():
             for step, start in enumerate(range(0, len(x), together)):
                 batch = min(together, len(x) - start)
-                mine = slice(
-                    start + self.rank * batch // self.ranks,
-                    start + (self.rank + 1) * batch // self.ranks,
-                )
+                ends = [start + r * batch // self.ranks for r in (self.rank, self.rank + 1)]
+                mine = slice(*ends)
                 part_x, part_y = x[mine], y[mine]
                 self.optimizer.zero_grad(set_to_none=True)
                 with self._autocast():
                     outputs = self.forward(part_x)
                     full = outputs.float() if self.precision else outputs
                     total = self._loss(full, part_y, None if weight is None else weight[mine])
-                    loss = total / (batch * self._columns(part_y))
+                    loss = total / (batch * part_y.shape[1:].numel())  # mean over outputs, too
                 # DistributedDataParallel averages over the ranks; the gradient is to be their sum.
                 (loss * self.ranks if self.ranks > 1 else loss).backward()
                 value = loss.detach()
@@ -277,14 +263,10 @@ class Learner:
 
     @contextmanager
     def _random_numbers(self) -> Iterator[None]:
-        """Let layers draw random numbers that depend on seed, epoch and rank alone.
-
-        So a resumed run repeats an uninterrupted one, and torch's global generator is not advanced.
-        """
-        place = [self.settings["seed"], self.epochs_done, self.rank]
-        with seeded(
-            int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0]), self.device
-        ):
+        """Let layers draw random numbers that depend on seed, epoch and rank alone."""
+        # So a resumed run repeats an uninterrupted one, and torch's own generator stays as it is.
+        place = np.random.SeedSequence([self.settings["seed"], self.epochs_done, self.rank])
+        with seeded(int(place.generate_state(1, np.uint64)[0]), self.device):
             yield
 
     @torch.no_grad()
@@ -299,19 +281,13 @@ class Learner:
         return torch.cat(parts)
 
     def evaluate(self, rows: Rows | None) -> tuple[float, float]:
-        """Return the mean loss and error on rows in evaluation mode; NaN without rows.
-
-        The error is NaN in regression, too.
-        """
+        """Return the mean loss and error in evaluation mode; NaN without rows or labels."""
         if rows is None or not len(rows.x):
             return math.nan, math.nan
         outputs = self.outputs(rows.x)
         y = rows.y.to(outputs.device)
         weight = None if rows.weight is None else rows.weight.to(outputs.device)
-        if weight is None:
-            loss = float(LOSSES[self.loss_name](outputs, self._aligned(y, outputs)))
-        else:
-            loss = float(self._loss(outputs, y, weight)) / (len(y) * self._columns(y))
+        loss = float(self._loss(outputs, y, weight)) / y.numel()
         if self.loss_name != "cross-entropy":
             return loss, math.nan
         wrong = (outputs.argmax(1) != y).float()
@@ -322,12 +298,8 @@ class Learner:
 
         Parameters
         ----------
-        path : str or Path
-            File to write, atomically.
-        history : History
-            Results so far.
-        notes : dict
-            Settings of the run, as JSON values, which must be the same to restore it.
+        path, history, notes : str or Path, History, and dict
+            File to write, results so far, and settings of the run, as JSON values.
         """
         save(Checkpoint.of(self, history, notes), path)
 
@@ -336,10 +308,8 @@ class Learner:
 
         Parameters
         ----------
-        path : str or Path
-            File to read.
-        notes : dict
-            Settings of the run, which must be those of the checkpoint.
+        path, notes : str or Path, and dict
+            File to read, and settings of the run, which must be those of the checkpoint.
         """
         try:
             return load(path, Checkpoint).restore(self, notes)
@@ -371,9 +341,6 @@ class Learner:
                 f"{tuple(outputs.shape)}"
             )
         return y.reshape(outputs.shape)
-
-    def _columns(self, y: Tensor) -> int:
-        return y.shape[1] if y.dim() == 2 else 1
 
     def _autocast(self) -> AbstractContextManager[None]:
         return torch.autocast(self.device.type, torch.bfloat16) if self.precision else nullcontext()

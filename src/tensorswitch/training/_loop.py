@@ -45,33 +45,26 @@ def train(
 
     Parameters
     ----------
-    learner : Learner
-        Network and optimiser.
-    rows : Rows
-        Training rows.
+    learner, rows : Learner and Rows
+        Network with its optimiser, and training rows.
     epochs : int
         Total number of epochs, including those of an earlier run in ``folder``.
-    validation : Rows, optional
-        Rows that choose the best epoch.
-    test : Rows, optional
-        Rows that are only evaluated.
+    validation, test : Rows, optional
+        Rows that choose the best epoch, and rows that are only evaluated.
     patience : int, optional
         Stop after this many epochs without improvement. By default never.
     folder : str or Path, optional
         Folder for ``checkpoint.safetensors``, ``best.safetensors``, ``history.csv`` and
         ``history.json``, which are written after every epoch. An interrupted run continues from
-        there; the checkpoint of another run is refused. If the loss diverges, the last good epoch
-        is kept.
+        there. If the loss diverges, the last good epoch is kept.
     notes : dict, optional
         Settings of the run, as JSON values or NumPy numbers. A checkpoint with other settings is
         refused.
-    tensorboard : bool, default=False
-        Whether to write TensorBoard events to ``folder``.
-    progress : bool, default=False
-        Whether to show a progress bar with loss and errors.
+    tensorboard, progress : bool, default=False
+        Whether to write TensorBoard events to ``folder``, and to show a progress bar.
     after : callable, optional
-        Called with the :class:`~tensorswitch.training.Epoch` after each epoch; if a run is
-        continued, first with the last completed epoch.
+        Called with each :class:`~tensorswitch.training.Epoch`; in a run that is continued, first
+        with the last completed one.
 
     Returns
     -------
@@ -84,9 +77,8 @@ def train(
     >>> from tensorswitch.models import mlp
     >>> from tensorswitch.training import Learner, Rows, train
     >>> rows = Rows(torch.randn(64, 4), torch.randint(0, 3, (64,)))
-    >>> history = train(Learner(mlp(4, 3, depth=1, width=8)), rows, epochs=2)
-    >>> [epoch.epoch for epoch in history.epochs]
-    [1, 2]
+    >>> len(train(Learner(mlp(4, 3, depth=1, width=8)), rows, epochs=2).epochs)
+    2
     """
     check_positive(epochs=epochs)
     if patience is not None:
@@ -105,23 +97,15 @@ def train(
         while len(history.epochs) < epochs and not _stalled(history, patience):
             start = time.perf_counter()
             number = len(history.epochs) + 1
-            train_loss, train_error = learner.epoch(rows, bar)
+            trained = learner.epoch(rows, bar)
             seconds = time.perf_counter() - start
-            epoch = Epoch(
-                number,
-                seconds,
-                train_loss,
-                train_error,
-                *learner.evaluate(validation),
-                *learner.evaluate(test),
-            )
-            for held, loss, what in (
-                (validation, epoch.validation_loss, "validation"),
-                (test, epoch.test_loss, "test"),
-            ):
-                if held is not None and len(held.x) and not math.isfinite(loss):
+            held = {"validation": validation, "test": test}
+            found = {what: learner.evaluate(part) for what, part in held.items()}
+            for what, part in held.items():
+                if part is not None and len(part.x) and not math.isfinite(found[what][0]):
                     problem = f"the {what} loss is not finite after epoch {number}"
-                    raise_diverged(problem, learner.network, held.x, held.y, learner.batch_size)
+                    raise_diverged(problem, learner.network, part.x, part.y, learner.batch_size)
+            epoch = Epoch(number, seconds, *trained, *found["validation"], *found["test"])
             history.epochs.append(epoch)
             bar(0, _note(epoch))
             if writer is not None:
@@ -180,22 +164,17 @@ def _settle_best(place: Path, history: History, completed: bool) -> None:
 
 
 def _stalled(history: History, patience: int | None) -> bool:
-    return (
-        patience is not None
-        and bool(history.epochs)
-        and len(history.epochs) - history.best.epoch >= patience
-    )
+    if patience is None or not history.epochs:
+        return False
+    return len(history.epochs) - history.best.epoch >= patience
 
 
 def _note(epoch: Epoch) -> str:
     parts = [f"epoch {epoch.epoch}", f"loss {epoch.train_loss:.4f}"]
-    for name, value in (
-        ("train", epoch.train_error),
-        ("validation", epoch.validation_error),
-        ("test", epoch.test_error),
-    ):
-        if not math.isnan(value):
-            parts.append(f"{name} {100 * value:.2f} %")
+    for name in ("train", "validation", "test"):
+        error = getattr(epoch, f"{name}_error")
+        if not math.isnan(error):
+            parts.append(f"{name} {100 * error:.2f} %")
     return ", ".join(parts)
 
 
