@@ -94,10 +94,7 @@ def of_this_library(classes: bool) -> dict[str, Maker]:
             "TS MLP": lambda: TSMLPClassifier(random_state=0),
             "TS SVM": lambda: scaled(TSKernelSVC()),
         }
-    return {
-        "TS ridge": TSRidgeRegressor,
-        "TS MLP": lambda: TSMLPRegressor(random_state=0),
-    }
+    return {"TS ridge": TSRidgeRegressor, "TS MLP": lambda: TSMLPRegressor(random_state=0)}
 
 
 def tuned(classes: bool) -> dict[str, Maker]:
@@ -107,10 +104,7 @@ def tuned(classes: bool) -> dict[str, Maker]:
     if not classes:
         svm, mlp = ("regressor__svr__", "regressor__mlpregressor__")
     spaces: dict[str, dict[str, Any]] = {
-        "forest": {
-            "max_features": uniform(0.1, 0.9),
-            "min_samples_leaf": randint(1, 8),
-        },
+        "forest": {"max_features": uniform(0.1, 0.9), "min_samples_leaf": randint(1, 8)},
         "SVM": {f"{svm}C": loguniform(0.1, 1000), f"{svm}gamma": loguniform(1e-4, 1)},
         "MLP": {
             f"{mlp}alpha": loguniform(1e-5, 10),

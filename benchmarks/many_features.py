@@ -19,12 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks._measure import (
-    describe,
-    in_a_process_of_its_own,
-    peak_resident_bytes,
-    print_table,
-)
+from benchmarks._measure import describe, in_a_process_of_its_own, peak_resident_bytes, print_table
 from tensorswitch.data import load
 from tensorswitch.features import as_images, learn_patch_bank
 from tensorswitch.linear import Columns, Solution, StoredRows, Sums, fold_of_rows

@@ -126,13 +126,7 @@ def speed() -> None:
         )
         table.append([str(n), ours, plain, ratio, overhead])
     print_table(
-        [
-            "n",
-            "ours, ms per batch",
-            "plain loop, naive layer, ms",
-            "ratio",
-            "overhead of the loop",
-        ],
+        ["n", "ours, ms per batch", "plain loop, naive layer, ms", "ratio", "overhead of the loop"],
         table,
     )
 

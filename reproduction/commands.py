@@ -157,8 +157,7 @@ def run(
         typer.Argument(help="NAME=VALUE, e.g. data=mnist method=ts-lrc depth=2 components=256."),
     ],
     folder: Annotated[
-        Path,
-        typer.Option("--out", "-o", help="Output folder; results in it are reused."),
+        Path, typer.Option("--out", "-o", help="Output folder; results in it are reused.")
     ] = Path("runs"),
     device: Device = "cpu",
 ) -> None:

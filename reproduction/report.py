@@ -15,11 +15,7 @@ from reproduction.records import Record
 from reproduction.table1 import Row
 
 HEADER = ("run", "one pass, %", "best, %", "at epoch", "seconds", "date", "command")
-CAPTIONS = {
-    "figure2": figure2.CAPTION,
-    "figure4": figure4.CAPTION,
-    "figure5": figure5.CAPTION,
-}
+CAPTIONS = {"figure2": figure2.CAPTION, "figure4": figure4.CAPTION, "figure5": figure5.CAPTION}
 
 
 def command(experiment: Experiment) -> str:

@@ -13,11 +13,7 @@ import numpy as np
 import torch
 
 from apps.teach.drawings import SIDE, embedded_digits, random_drawings
-from tensorswitch.estimators import (
-    TSConvRidgeClassifier,
-    load_estimator_with_notes,
-    save_estimator,
-)
+from tensorswitch.estimators import TSConvRidgeClassifier, load_estimator_with_notes, save_estimator
 
 __all__ = ["Answer", "Lesson", "check_label", "pattern_features"]
 

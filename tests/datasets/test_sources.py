@@ -95,8 +95,7 @@ def test_the_next_mirror_is_tried(mnist, bad):
 
 
 @pytest.mark.parametrize(
-    ("bad", "reason"),
-    [("missing", "404"), ("wrong", "wrong checksum"), ("cut", "train-images")],
+    ("bad", "reason"), [("missing", "404"), ("wrong", "wrong checksum"), ("cut", "train-images")]
 )
 def test_a_failed_download_says_what_to_do_and_leaves_nothing(mnist, cache, bad, reason):
     mnist(bad)

@@ -5,14 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from benchmarks._measure import peak_extra_bytes
-from tensorswitch.linear import (
-    Copies,
-    Sums,
-    choose_solver,
-    solve,
-    solve_dual,
-    solve_matrix_free,
-)
+from tensorswitch.linear import Copies, Sums, choose_solver, solve, solve_dual, solve_matrix_free
 
 SOLVERS = ["streaming", "matrix-free", "dual"]
 

@@ -164,10 +164,7 @@ def test_an_interrupted_update_is_noticed(monkeypatch):
         ),
         (lambda s: s.solve("best"), "alpha must be 'mean'"),
         (lambda s: s.solve(0.0), "singular to working precision; use a larger alpha"),
-        (
-            lambda s: Sums(s.representation, 1).solve(),
-            "nothing to solve: there are no rows",
-        ),
+        (lambda s: Sums(s.representation, 1).solve(), "nothing to solve: there are no rows"),
         (lambda s: s.merge(sums_of([torch.ones(6, 4)], 1)), "different gate weights"),
         (lambda s: s.merge(Sums(s.representation, 2)), "out_features differ: 1 and 2"),
         (lambda s: sums_of([torch.ones(6, 4), torch.ones(2, 5)], 1), "expected 6"),

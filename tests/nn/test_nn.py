@@ -257,15 +257,7 @@ def test_convolutional_ibp_is_the_backpropagation_of_the_scalar_network(switch, 
     pieces = 2 if switch == "maxout" else 1
     readout = nn.Conv2d(6 // pieces, 3, 1, dtype=torch.float64)
     layer = SwitchedConv2d(
-        2,
-        6,
-        3,
-        3,
-        switch=switch,
-        pool=pool,
-        learn_gates="ibp",
-        gate_bias=bias,
-        dtype=torch.float64,
+        2, 6, 3, 3, switch=switch, pool=pool, learn_gates="ibp", gate_bias=bias, dtype=torch.float64
     )
     with torch.no_grad():
         columns = readout.weight.flatten(1).t().repeat_interleave(pieces, 0)

@@ -265,7 +265,7 @@ def test_the_order_of_day_and_month_is_that_of_the_whole_column(tmp_path):
     assert str(unknown["day"][0])[:10] == "2023-05-02"
     assert unknown.notes == [
         "'day': the month is taken to come first in dates such as 05/02/2023, "
-        "which no date confirms",
+        "which no date confirms"
     ]
     assert not written(path, text, dayfirst=False).notes
 

@@ -52,10 +52,7 @@ def test_a_loss_that_is_no_number_stops_and_says_where(tmp_path, change, where):
     kept = (tmp_path / "checkpoint.safetensors").read_bytes()
     if change == "input":
         rows.x[5, 3] = math.nan
-    with pytest.raises(
-        DivergedError,
-        match=f"the loss is not finite in epoch [12]: .*({where})",
-    ):
+    with pytest.raises(DivergedError, match=f"the loss is not finite in epoch [12]: .*({where})"):
         train(
             learner(lr=0.01 if change else 1e20),
             rows,

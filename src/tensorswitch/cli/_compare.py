@@ -27,8 +27,7 @@ def compare(
     task: cli.Task = None,
     methods: Annotated[str | None, cli.option("NAMES", "all, or some with commas [a few].")] = None,
     settings: Annotated[
-        list[str] | None,
-        cli.option("LEARNER.NAME=VALUE", "Parameter of a learner.", "--set"),
+        list[str] | None, cli.option("LEARNER.NAME=VALUE", "Parameter of a learner.", "--set")
     ] = None,
     folds: Annotated[int | None, cli.option("N", "Cross-validate in N folds.")] = None,
     repeats: Annotated[int, cli.option("N", "Draw the folds N times.")] = 1,

@@ -28,12 +28,7 @@ from tensorswitch.linear._problem import Problem
 from tensorswitch.linear._representation import CHUNK_BYTES
 from tensorswitch.nn import TensorSwitching
 from tensorswitch.persistence import SavedPart, saved_as
-from tensorswitch.preprocessing import (
-    PrincipalComponents,
-    Scaling,
-    column_moments,
-    dense_blocks,
-)
+from tensorswitch.preprocessing import PrincipalComponents, Scaling, column_moments, dense_blocks
 from tensorswitch.switches import Switch, as_switch, combine_gates, draw_gates
 
 Standardize: TypeAlias = bool | str | tuple[ArrayLike, ArrayLike]

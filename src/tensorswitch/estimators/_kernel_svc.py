@@ -141,11 +141,7 @@ def cache_bytes(cache_size: float) -> int:
 
 
 def solve(
-    solver: SVC,
-    gram: np.ndarray,
-    is_second: np.ndarray,
-    rows: np.ndarray,
-    weight: Weights = None,
+    solver: SVC, gram: np.ndarray, is_second: np.ndarray, rows: np.ndarray, weight: Weights = None
 ) -> Machine:
     """Return the machine of two classes, whose support vectors are numbered as ``rows`` are."""
     solver.fit(gram, is_second.astype(np.int64), sample_weight=weight)

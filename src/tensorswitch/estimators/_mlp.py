@@ -256,11 +256,7 @@ class TSMLP(SavedEstimator):
 
     @abstractmethod
     def _encoded(
-        self,
-        y: np.ndarray,
-        weight: Weights,
-        continues: bool,
-        classes: np.ndarray | None = None,
+        self, y: np.ndarray, weight: Weights, continues: bool, classes: np.ndarray | None = None
     ) -> tuple[np.ndarray, Weights, int]:
         """Return targets of the network, weights of rows, and the number of outputs."""
 
@@ -523,11 +519,7 @@ class TSMLPClassifier(ClassifierMixin, TSMLP):  # type: ignore[misc]
         return self._learn_chunk(X, y, sample_weight, known)
 
     def _encoded(
-        self,
-        y: np.ndarray,
-        weight: Weights,
-        continues: bool,
-        classes: np.ndarray | None = None,
+        self, y: np.ndarray, weight: Weights, continues: bool, classes: np.ndarray | None = None
     ) -> tuple[np.ndarray, Weights, int]:
         known = classes
         if known is None:
@@ -604,11 +596,7 @@ class TSMLPRegressor(MultiOutputMixin, RegressorMixin, TSMLP):  # type: ignore[m
         return self._learn_chunk(X, y, sample_weight)
 
     def _encoded(
-        self,
-        y: np.ndarray,
-        weight: Weights,
-        continues: bool,
-        classes: np.ndarray | None = None,
+        self, y: np.ndarray, weight: Weights, continues: bool, classes: np.ndarray | None = None
     ) -> tuple[np.ndarray, Weights, int]:
         shape = y.shape[1:]
         if continues and shape != self.target_shape_:

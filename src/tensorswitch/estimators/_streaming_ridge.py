@@ -8,12 +8,7 @@ from typing import ClassVar
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
-from tensorswitch.estimators._base import (
-    CLASS_WEIGHT,
-    ClassWeight,
-    Constraints,
-    documented_as,
-)
+from tensorswitch.estimators._base import CLASS_WEIGHT, ClassWeight, Constraints, documented_as
 from tensorswitch.estimators._front import NewRows, ScaledColumns, Standardize
 from tensorswitch.estimators._readout import COLUMN_SOLVERS
 from tensorswitch.estimators._ridge import RidgeClassifier, RidgeEstimator, RidgeRegressor

@@ -39,10 +39,4 @@ from tensorswitch.kernels._inputs import diagonal_factor as diagonal_factor
 from tensorswitch.kernels._tiles import TILE as TILE
 from tensorswitch.kernels._tiles import KernelTiles as KernelTiles
 
-__all__ = [
-    "equivalent_kernels",
-    "finite_kernel",
-    "ntk_kernel",
-    "ss_kernel",
-    "ts_kernel",
-]
+__all__ = ["equivalent_kernels", "finite_kernel", "ntk_kernel", "ss_kernel", "ts_kernel"]
