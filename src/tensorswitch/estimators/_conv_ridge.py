@@ -85,7 +85,7 @@ class TSConvRidgeClassifier(RidgeClassifier):
         Whether mirror images count as further rows. "auto" decides by the error on images left out
         of a sample: they help with photographs and not with digits.
     copies : "score" or int, default="score"
-        What is copied; see :class:`tensorswitch.features.PatchFeatures2d`.
+        What is copied; see :class:`tensorswitch.features.PatchFeatures`.
     components : int, default=48
         Number of principal components of the patches.
     open_fraction : float, default=0.3

@@ -1,4 +1,7 @@
-"""Learning whitening, gates and thresholds of patch features from images."""
+"""Learning whitening, gates and thresholds of patch features from images.
+
+L = V (Λ + ε I)^−½ of the patches' covariance V Λ Vᵀ,    θ_j a quantile of w_j · p
+"""
 
 from __future__ import annotations
 
@@ -54,11 +57,7 @@ def learn_patch_features(
     generator: torch.Generator | None = None,
     **settings: Any,
 ) -> PatchFeatures2d:
-    """Learn whitening, gates and thresholds; :class:`PatchFeatures` describes the settings.
-
-    L = V (Λ + ε I)^−½        of the patches' covariance V Λ Vᵀ
-    θ_j                       the quantile of w_j · p at which a share of the patches is open
-    """
+    """Learn whitening, gates and thresholds; :class:`PatchFeatures` describes the settings."""
     check_images(images)
     check_positive(gates=gates, components=components, size=size, stride=stride)
     if not 0 < open_fraction < 1:

@@ -1,6 +1,6 @@
 """Kernel ridge regression on many rows: conjugate gradients without the kernel matrix.
 
-The system ``(A + λI) β = P (s ∘ y)`` of :mod:`tensorswitch.linear._loo` is solved with the
+The system ``(A + λI) β = P (r ∘ y)`` of :mod:`tensorswitch.linear._loo` is solved with the
 preconditioner of m sampled rows, ``Â = A_nm A_mm⁻¹ A_mn = B Bᵀ`` (see
 :mod:`tensorswitch.linear._preconditioners`). An iteration costs one sweep over the tiles of the
 kernel, which are kept if there is memory for them, and else made, used and dropped. Tiles have the
@@ -83,7 +83,7 @@ class CentredTiles:
         )
 
     def _weighted(self, v: Tensor) -> Tensor:
-        """Return ``S K S v``."""
+        """Return ``R K R v``."""
         product = self.tiles @ (v * self.roots[:, None]).to(self.z)
         return self.ranks.total(product.double()) * self.roots[:, None]
 

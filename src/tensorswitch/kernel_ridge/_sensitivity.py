@@ -1,5 +1,7 @@
 """Gradients of predictions, which say how much a column matters.
 
+    weight of column j = (g_j / max g)^p,        g_j = √(mean over rows and outputs of (∂f/∂z_j)²)
+
 With unit vectors ``x̂``, ``ŷ_i``, lengths and ``c = x̂ · ŷ_i``, a kernel ``‖x‖ ‖y‖ κ(c)`` has
 
     ∇f(x) = Σ_i α_i ‖y_i‖ [(κ − c κ') x̂ + κ' ŷ_i]

@@ -24,7 +24,7 @@ class Settings:
 
     λ is judged near that of fewer rows (``near``, in parts), then in steps of ``step`` within
     ``limits``: a smaller one must bring the error down to ``worth`` of it to be followed further,
-    and of errors within ``tie`` the largest λ wins. Errors of ``single`` and more are compared in
+    and of errors within ``tie`` the largest λ wins. A λ of ``single`` and more is judged in
     float32. Beyond the rows that fit in memory λ is chosen on ``choice_rows``, and is at least
     ``single``, as tiles are float32. Up to ``one_thread`` rows all is done by one thread.
     """

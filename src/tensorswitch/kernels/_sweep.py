@@ -1,4 +1,8 @@
-"""The recursion over depths for a tile of unit vectors, all kinds at once."""
+"""The recursion over depths for a tile of unit vectors, all kinds at once.
+
+k_SS,l = cos θ_l,            cos θ_{l+1} = (sin θ_l + (π − θ_l) cos θ_l) / π
+k_TS,l+1 = k_TS,l (1 − θ_l / π),        k_NTK,l+1 = cos θ_{l+1} + k_NTK,l (1 − θ_l / π)
+"""
 
 from __future__ import annotations
 

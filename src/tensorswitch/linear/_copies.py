@@ -110,7 +110,7 @@ class Copies(Representation):
     def accumulate(
         self, gram: Tensor, cross: Tensor, rows: RowsOf, targets: Tensor, sign: int = 1
     ) -> None:
-        """Add ``Σ h_i h_j x xᵀ`` per pair of units and ``Σ h_j x tᵀ``, without forming z."""
+        """Add ``Σ h_i h_j x xᵀ`` per pair of units and ``Σ h_j x tᵀ``; few rows are expanded."""
         kind = torch.promote_types(rows.x.dtype, gram.dtype)
         x, targets, gates = rows.x.to(kind), targets.to(kind), combine_gates(rows.gates)
         by_unit = cross.view(self.units, self.in_features, -1)

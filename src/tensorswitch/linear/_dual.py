@@ -1,6 +1,6 @@
 """Dual ridge regression: a linear system in the rows rather than in the features.
 
-    (A + λI) β = P (s ∘ T),        W = Zᵀ (s ∘ β),        A = P S Z Zᵀ S P
+    (A + λI) β = P (r ∘ T),        W = Zᵀ (r ∘ β),        A = P R Z Zᵀ R P
 
 for distinct rows, with P and the leave-one-out errors of :mod:`tensorswitch.linear._loo`.
 """
@@ -139,12 +139,12 @@ class _DualSystem:
             self.goal *= self.goal.norm(dim=0) > SETTINGS.constant * size
 
     def _product(self, v: Tensor) -> Tensor:
-        """Return ``S K S v``, a few rows of the kernel at a time."""
+        """Return ``R K R v``, a few rows of the kernel at a time."""
         starts = range(0, len(self.weight), SETTINGS.kernel_rows)
         return torch.cat([self._kernel(s, s + SETTINGS.kernel_rows) @ v for s in starts])
 
     def _kernel(self, start: int, stop: int) -> Tensor:
-        """Return rows of ``S K S``."""
+        """Return rows of ``R K R``."""
         return self.representation.gram(self.weighted[start:stop], self.weighted)
 
     def _centred(self, start: int, stop: int) -> Tensor:

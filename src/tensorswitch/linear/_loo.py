@@ -1,12 +1,13 @@
 """Exact leave-one-out residuals of ridge regression in its dual form, with a free intercept.
 
-With weights ``w = s²``, ``u = s / ‖s‖`` and ``P = I − u uᵀ``, the dual system of a kernel K is
+With the roots r of the weights, ``u = r / ‖r‖`` and ``P = I − u uᵀ``, the dual system of a kernel K
+is
 
-    A = P S K S P + τ u uᵀ,        β = (A + λI)⁻¹ P (s ∘ y),        α = s ∘ β
+    A = P R K R P + τ u uᵀ,        β = (A + λI)⁻¹ P (r ∘ y),        α = r ∘ β
 
 where τ, the mean of the diagonal, stands in for the direction that P takes out: it changes no
 solution, and keeps the small differences below from being lost. The residual of row i, predicted
-from all others, is ``β_i / (s_i d_i)`` with
+from all others, is ``β_i / (r_i d_i)`` with
 
     d_i = [(A + λI)⁻¹]_ii − u_i² / (τ + λ)
 
@@ -51,11 +52,11 @@ class LeaveOneOut:
 class Centring:
     """The direction of the intercept, and what it takes out of a kernel."""
 
-    roots: Tensor  # s, the roots of the weights
+    roots: Tensor  # r, the roots of the weights
     direction: Tensor  # u, or zeros without an intercept
-    sums: Tensor  # S K S u
-    scale: float  # τ, the mean of the diagonal of P S K S P; 1 if all rows are alike
-    alike: bool = False  # so that P S K S P is zero but for rounding
+    sums: Tensor  # R K R u
+    scale: float  # τ, the mean of the diagonal of P R K R P; 1 if all rows are alike
+    alike: bool = False  # so that P R K R P is zero but for rounding
 
     @classmethod
     def of(
@@ -79,7 +80,7 @@ class Centring:
     def take_out(
         self, block: Tensor, rows: Index = ALL, columns: Index = ALL, scale: float | None = None
     ) -> Tensor:
-        """Turn a block of ``S K S`` into one of ``A = S K S − u vᵀ − v uᵀ``, in place."""
+        """Turn a block of ``R K R`` into one of ``A = R K R − u vᵀ − v uᵀ``, in place."""
         u, along = self.direction, self.scale if scale is None else scale
         v = self.sums - 0.5 * (u @ self.sums + along) * u
         block.addr_(u[rows], v[columns], alpha=-1)
@@ -90,7 +91,7 @@ class Centring:
         return v - self.direction[:, None] * (self.direction @ v)
 
     def goal(self, targets: Tensor) -> Tensor:
-        """Return ``P (s ∘ y)``."""
+        """Return ``P (r ∘ y)``."""
         return self.project(targets * self.roots[:, None])
 
     def intercept(self, beta: Tensor, targets: Tensor) -> Tensor:

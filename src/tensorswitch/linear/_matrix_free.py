@@ -106,7 +106,7 @@ def solve_matrix_free(
     watch : callable, optional
         Called with a note on the residual after each iteration.
     preconditioner : {"auto", "kronecker", "sampled"}, default="auto"
-        See the notes. "auto" takes sampled rows where their effective number is large enough.
+        See the notes. "auto" takes sampled rows where there are more than the effective dimension.
 
     Notes
     -----

@@ -5,11 +5,12 @@ Sampled rows give a matrix of low rank plus a multiple of the identity,
     (B Bᵀ + λI)⁻¹ r = (r − B (BᵀB + λI)⁻¹ Bᵀ r) / λ
 
 In the features, ``Bᵀ`` are m sampled rows of the centred representation, each times
-``√(s n / n_m)``, and ``BᵀB = φ(X_m) φ(X_m)ᵀ`` is cheap at any depth. In the rows,
-``B = A_nm L⁻ᵀ`` with ``A_mm = L Lᵀ``. Both are good if m is larger than the effective dimension
-``tr BᵀB (BᵀB + λI)⁻¹`` of all rows. If that of a small sample is close to its size, m would have to
-be far larger: on MNIST with 64 components, this share of 2,000 rows is 0.92 for 256 gates and 0.996
-for 4,096, at a tenth of the mean.
+``√(s n / n_m)``, where n and n_m are the sums of the weights of all and of the sampled rows, and
+``BᵀB = φ(X_m) φ(X_m)ᵀ`` is cheap at any depth. In the rows, ``B = A_nm L⁻ᵀ`` with ``A_mm = L Lᵀ``.
+Both are good if m is larger than the effective dimension ``tr BᵀB (BᵀB + λI)⁻¹`` of all rows. If
+that of a small sample is close to its size, m would have to be far larger: on MNIST with 64
+components, this share of 2,000 rows is 0.92 for 256 gates and 0.996 for 4,096, at a tenth of the
+mean.
 
 The Kronecker product takes inputs and gates as independent,
 

@@ -328,7 +328,7 @@ def _pieces(values: Sequence[float], reach: float) -> list[list[float]]:
 
 
 def _together(system: System, piece: Sequence[float]) -> Tensor:
-    """Return the readouts of values within a decade from one factorisation."""
+    """Return the readouts of values close to each other from one factorisation."""
     middle = math.sqrt(piece[0] * piece[-1])
     try:
         solve = system.factorise(middle).solve

@@ -1,4 +1,7 @@
-"""Conversion of trained ReLU networks."""
+"""Conversion of trained ReLU networks.
+
+A relu(W x + b) + c = Σ_j h_j a_j (w_jᵀ x + b_j) + c,    so V_j = w_j a_jᵀ,  h_j = H(w_j · x + b_j)
+"""
 
 from __future__ import annotations
 

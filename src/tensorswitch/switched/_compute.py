@@ -83,6 +83,7 @@ def map_rows(
     if (kernels := _kernels_for(x)) is not None:
         return kernels.map_rows(x, gates, weight.to(x.dtype))
     if not weight.is_contiguous() and weight.mT.is_contiguous():
+        # The gradient of a map with Vᵀ, which reads these weights as they lie in memory.
         return gradients(x, x, gates, weight.mT, group, need_weight=False)[0]
     routing = _routing(gates, weight, x.dtype, group, training)
     x, weight = x.contiguous(), weight.contiguous()

@@ -1,5 +1,7 @@
 """The dense strategy: expands a few units at a time, on the narrower side.
 
+Y = Σ_J (h_J ⊗ x) V_J,    J the units whose copies fit into the cache
+
 If the output is narrower than the input, ``x V_j`` is computed for all units and then gated,
 instead of multiplying the gated input. Gates are ones and zeros of the dtype of ``x``.
 """

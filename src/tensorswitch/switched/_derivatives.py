@@ -1,4 +1,4 @@
-"""The torch operators, and the one definition of their derivatives and transforms.
+"""The torch operators, and one definition of derivatives and transforms for all strategies.
 
     switched_linear       F(x, V)_b = Σ_j h_bj V_jᵀ x_b
     switched_outer        O(x, δ)_j = Σ_b h_bj x_b δ_bᵀ

@@ -1,5 +1,7 @@
 """The grouped strategy: sorts rows by gate pattern, with one matrix product per pattern.
 
+y_b = Σ_g (Σ_{j ∈ p_bg} V_j)ᵀ x_b,    p_bg the open units of group g, alike for many rows b
+
 The part of the flipped units that is common to all rows is added by the caller.
 """
 

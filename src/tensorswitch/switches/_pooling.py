@@ -1,4 +1,7 @@
-"""Max pooling as a switch: the patch at the best position of each window is copied."""
+"""Max pooling as a switch: the patch at the best position of each window is copied.
+
+source(w, j) = argmax_{u ∈ w} w_j · x_u,        h_wj = H(max_{u ∈ w} w_j · x_u)
+"""
 
 from __future__ import annotations
 
