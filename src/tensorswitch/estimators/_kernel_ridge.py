@@ -44,6 +44,7 @@ from tensorswitch.estimators._validation import (
     class_factors,
     class_places,
     seed_of,
+    signed_targets,
 )
 from tensorswitch.explain import Explanation
 from tensorswitch.kernel_ridge import KernelModel, Search
@@ -320,11 +321,10 @@ class TSKernelRidgeClassifier(ClassifierMixin, TSKernelRidge):  # type: ignore[m
     def _encoded(self, y: np.ndarray, weight: Weights) -> tuple[np.ndarray, Weights]:
         weight = np.ones(len(y)) if weight is None else weight
         self.classes_ = check_classes(y, weight=weight)
-        places, count = class_places(y, self.classes_, weight), len(self.classes_)
+        places = class_places(y, self.classes_, weight)
         used = weight > 0
         factors = class_factors(self.class_weight, self.classes_, places[used], weight[used])
-        targets = np.where(places[:, None] == np.arange(count), 1.0, -1.0)
-        return targets[:, 1:] if count == 2 else targets, weight * factors[places]
+        return signed_targets(places, len(self.classes_)), weight * factors[places]
 
     def _judge(
         self, y: np.ndarray, left_out: np.ndarray, weight: Weights, variance: np.ndarray

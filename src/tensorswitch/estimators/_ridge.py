@@ -42,6 +42,7 @@ from tensorswitch.estimators._validation import (
     check_training_rows,
     class_factors,
     class_places,
+    signed_targets,
 )
 from tensorswitch.explain import Explanation
 from tensorswitch.linear import Solution
@@ -371,12 +372,12 @@ class RidgeClassifier(ClassifierMixin, RidgeEstimator):  # type: ignore[misc]
     def _encoded(self, X: Matrix, y: np.ndarray, weight: Weights, whole: bool) -> NewRows:
         """Return rows with targets of ±1: a column per class, or a single one for two classes."""
         places = class_places(y, self.classes_, weight)
-        count, factors = len(self.classes_), self._factors(places, weight, whole)
-        targets = np.where(places[:, None] == np.arange(count), 1, -1).astype(np.float32)
+        factors = self._factors(places, weight, whole)
+        targets = signed_targets(places, len(self.classes_)).astype(np.float32)
         if factors is not None:
             weight = (1.0 if weight is None else weight) * factors[places]
             weight = weight.astype(np.float32 if X.dtype == np.float32 else np.float64)
-        return _new_rows(X, targets[:, 1:] if count == 2 else targets, weight, places)
+        return _new_rows(X, targets, weight, places)
 
     def _factors(self, places: np.ndarray, weight: Weights, whole: bool) -> np.ndarray | None:
         """Return the factor of each class; in chunks, the numbers of their rows are not known."""

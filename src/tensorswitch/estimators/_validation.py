@@ -122,6 +122,12 @@ def class_places(y: np.ndarray, classes: np.ndarray, weight: Weights = None) -> 
     return place.astype(np.int64)
 
 
+def signed_targets(places: np.ndarray, classes: int) -> np.ndarray:
+    """Return targets of ±1: a column per class, or that of the second one for two classes."""
+    targets = np.where(places[:, None] == np.arange(classes), 1.0, -1.0)
+    return targets[:, 1:] if classes == 2 else targets
+
+
 def check_partial_fit(known: np.ndarray | None, classes: ArrayLike | None) -> np.ndarray:
     """Return the classes of ``partial_fit``, which the first call sets and no other may change."""
     if known is None:

@@ -111,9 +111,9 @@ def pair_index(units: int, device: torch.device | str = "cpu") -> Tensor:
 
 
 def add_gram(
-    packed: Tensor, cross: Tensor, x: Tensor, gates: Tensor, errors: Tensor, sign: int = 1
+    packed: Tensor, cross: Tensor, x: Tensor, gates: Tensor, targets: Tensor, sign: int = 1
 ) -> None:
-    """Add the Gram matrix of the rows to ``packed`` and ``Σ_b h_bj x_b e_bᵀ`` to ``cross``.
+    """Add the Gram matrix of the rows to ``packed`` and ``Σ_b h_bj x_b t_bᵀ`` to ``cross``.
 
     ``cross`` has the shape (units, inputs, outputs). With ``sign=-1`` the sums are subtracted.
     """
@@ -123,12 +123,12 @@ def add_gram(
     n_in = x.shape[1]
     size = max(2, min(SETTINGS.block, int(math.log2(max(4, rows / SETTINGS.rows_per_pattern)))))
     if _expanding_pays(rows, units, n_in, size):
-        _add_expanded(packed, cross, x, gates, errors, sign)
+        _add_expanded(packed, cross, x, gates, targets, sign)
         return
     index = pair_index(units, x.device)
     bits = gates.t().to(torch.uint8).contiguous()
     padded = torch.nn.functional.pad(x, (0, 0, 0, 1))
-    both = torch.nn.functional.pad(torch.cat([x, errors], dim=1), (0, 0, 0, 1))
+    both = torch.nn.functional.pad(torch.cat([x, targets], dim=1), (0, 0, 0, 1))
     strips = _strips(n_in, x.device)
 
     for block, pairs in pair_cover(units, size):
@@ -168,7 +168,7 @@ def _expanding_pays(rows: int, units: int, n_in: int, size: int) -> bool:
 
 
 def _add_expanded(
-    packed: Tensor, cross: Tensor, x: Tensor, gates: Tensor, errors: Tensor, sign: int
+    packed: Tensor, cross: Tensor, x: Tensor, gates: Tensor, targets: Tensor, sign: int
 ) -> None:
     """Add the same sums from ``z`` itself, for a few rows at a time."""
     units, n_in = gates.shape[1], x.shape[1]
@@ -178,7 +178,7 @@ def _add_expanded(
     for start in range(0, len(x), step):
         part = slice(start, start + step)
         z = (gates[part, :, None] * x[part, None, :]).flatten(1)
-        sums = (z.t() @ errors[part]).view(units, n_in, -1)
+        sums = (z.t() @ targets[part]).view(units, n_in, -1)
         cross.add_(sums.to(cross.dtype), alpha=sign)
         done = 0
         for unit in range(units):
