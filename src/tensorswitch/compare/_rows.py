@@ -97,7 +97,7 @@ def _table_rows(predictor: Predictor, path: Path, asked: str | None, sep: str | 
     notes += encoder.describe_unseen(table)
     classes, written = predictor.class_names, predictor.target_written
     truth = true_target(table[target], classes, written) if target in table else None
-    ids = table[asked].astype(str).tolist() if asked in table else None
+    ids = list(map(str, table[asked])) if asked in table else None
     return NewRows(table, truth, ids, asked if ids else "row", f"rows of {path}", notes)
 
 

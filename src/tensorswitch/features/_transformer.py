@@ -138,7 +138,7 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     _n_features_out = n_features_out_  # for the names of the features
 
     def transform(self, X: Any) -> np.ndarray:
-        """Return the features, (n, n_features_out_) in float32, of images as in :meth:`fit`."""
+        """Return the features of images as in :meth:`fit`, ``(n, n_features_out_)`` in float32."""
         check_is_fitted(self, "module_")
         check_pixels(*pixel_range(np.asarray(X)), *self._pixels)
         result = np.empty((len(X), self.n_features_out_), dtype=np.float32)

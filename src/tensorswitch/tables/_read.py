@@ -72,7 +72,9 @@ def read_table(path: str | Path, sep: str | None = None) -> tuple[pd.DataFrame, 
                 raise DataError(f"{path} has no rows")
             return frame.reset_index(drop=frame.index.names == [None]), "", []
         marked = "".join(_lines(path, "latin-1", 1)).startswith(("\xff\xfe", "\xfe\xff"))
-        for encoding in ("utf-16",) if marked else ("utf-8-sig", "cp1252"):
+        with path.open("rb") as file:  # every other byte of UTF-16 is zero, which pandas may drop
+            zeros = suffix in (".csv", ".tsv", ".txt") and b"\0" in file.read(1 << 12)
+        for encoding in ("utf-16",) if marked else () if zeros else ("utf-8-sig", "cp1252"):
             with suppress(UnicodeError):
                 return _read_text(path, encoding, sep)
         raise DataError(
@@ -139,8 +141,6 @@ def _layout(
     if marks:
         notes.append(f"skipped: {counted(len(marks), 'line')} of comments above the table")
     above, sample = filled[len(marks)][0], [line for _, line in filled[len(marks) :][:3]]
-    if any("\0" in line for line in sample):  # as every other byte of UTF-16 is
-        raise UnicodeError
     sep = sep or _separator(sample)
     if sep != ",":
         notes.append(f"columns of {path.name} are separated by {SEPARATORS.get(sep, repr(sep))}")
