@@ -128,7 +128,7 @@ def linear(
     x: Tensor, gates: Tensor, weight: Tensor, group: int | None, training: bool = False
 ) -> Tensor:
     """Return ``F(x, V)`` with derivatives, where compilers do not see :class:`Linear`."""
-    # The operator alone is as fast, but some transforms and graphs shared by threads need the class.
+    # The operator alone is as fast, but transforms and graphs shared by threads need the class.
     apply: Callable[..., Tensor] = linear_op if torch.compiler.is_compiling() else Linear.apply
     return apply(x, gates, weight, group, training)
 
