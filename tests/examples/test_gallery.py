@@ -98,6 +98,7 @@ def test_paper(printed):
     assert max(tensor) < 40 < scalar
 
 
+@pytest.mark.xdist_group("torchrun")  # one rendezvous at a time
 def test_training(printed):
     pytest.importorskip("tensorboard")
     text = printed("training")

@@ -39,6 +39,7 @@ def test_the_transformer_learns(capsys):
     assert errors(capsys.readouterr().out)[-1] < 50  # a guess is at 90
 
 
+@pytest.mark.xdist_group("torchrun")  # one rendezvous at a time
 def test_two_processes_do_what_one_does_with_the_doubled_batch(tmp_path):
     pytest.importorskip("tensorboard")
     program, python = str(EXAMPLES / "train_network.py"), [sys.executable]
