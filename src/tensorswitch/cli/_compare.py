@@ -77,7 +77,8 @@ def compare(
     if own is not None and data != problem.name:
         same = [("--data", data), ("--target", problem.target_name), ("--id", id_column)]
         same += [("--task", task), ("--sep", sep), ("--decimal", decimal)]
-        same += [("--ignore", name) for name in (*(ignore or ()), group)]
+        unused = (name for name in (*(ignore or ()), group) if name != id_column)
+        same += [("--ignore", name) for name in unused]
         words = [word for name, value in same if value for word in (name, value)]
         if dayfirst is not None:
             words.append("--dayfirst" if dayfirst else "--monthfirst")

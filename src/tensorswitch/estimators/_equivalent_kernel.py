@@ -66,7 +66,7 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
     def __call__(
         self, X: ArrayLike, Y: ArrayLike | None = None, eval_gradient: bool = False
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """Return the kernel matrix, and its gradient in the logarithm of ``scale`` if asked for.
+        """Return the kernel matrix and, on request, its gradient in the logarithm of ``scale``.
 
         The gradient has the shape (n_samples_X, n_samples_X, 1), or 0 if the scale is fixed.
         """

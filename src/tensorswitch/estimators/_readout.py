@@ -260,7 +260,7 @@ class Readout:
         sums, parts = self.summed(), self.front.chunks(len(rows))
         if len(parts) * self.front.count > 1:  # so that nothing changes if a later chunk fails
             sums = sums.copy()
-        # Another penalty may be asked for, but gates and sums know whether there is an intercept.
+        # The penalty may be another one, but gates and sums are made with or without an intercept.
         settings = replace(settings, fit_intercept=self.settings.fit_intercept)
         result = replace(self.with_sums(sums), settings=settings)
         result._accumulate(sums, rows, sign)

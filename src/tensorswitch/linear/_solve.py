@@ -197,7 +197,7 @@ def choose_folds(
     if wanted:
         ways = [] if alphas > 1 else ways
         ways.insert(0, (2, {"folds": FOLDS, "held_out": True}))
-        # Without gates, every fold that is left out costs as much as the sums of its rows.
+        # Each fold is a factorisation more, which takes longer than the sums of many given columns.
         if gates or in_features <= COSTS.folded:
             ways.insert(0, (FOLDS, {"folds": FOLDS}))
     sizes = rows, in_features, gates[::-1], out_features
@@ -279,13 +279,13 @@ def _requirements(
     factorised = 1 + judged * (alphas if features <= PATH.direct else math.ceil(alphas / 4))
     iterations = COSTS.iterations * (1 + judged * alphas / 2)
     columns, spectral = 1 + judged, rows <= DUAL.eigen_rows
-    copies = 2 if sums > 2 else sums - 1  # the sums of all rows, and of all folds but one
+    added = 2 if sums > 2 else sums - 1  # the sums of all rows, and of all folds but one
     held_at_once = 2 * BLOCK_BYTES if gates else 3 * CHUNK_BYTES
     factorisations = 1.0 if alphas == 1 else 1.0 + (15.0 if spectral else 4.0 * alphas)
     return [
         Choice(
             "streaming",
-            (sums + copies) * packed + _factor_bytes(features, size) + 3 * weights + held_at_once,
+            (sums + added) * packed + _factor_bytes(features, size) + 3 * weights + held_at_once,
             blocks * rows * in_features**2
             + sums * min(blocks * 12, units * 4) * call
             + factorised * (features**3 / 6 + features**2 * in_features / 8 + 10 * call),
