@@ -230,7 +230,7 @@ def _picture(problem: Problem, example: Example, names: list[str]) -> Markup:
 
 
 def _cell(value: Any) -> str:
-    text = f"{value:.10g}" if isinstance(value, float) else str(value)
+    text = f"{value:.10g}" if isinstance(value, float) else str(value).removesuffix(" 00:00:00")
     return "?" if text in ("nan", "NaT", "None", "<NA>") else text
 
 
@@ -268,19 +268,26 @@ def _axes(width: float, height: float, across: int = 1) -> tuple[Figure, Any]:
 
 def draw_times(records: list[Record], numbers: bool) -> Figure:
     """Draw the error of each learner against the time of its fit."""
+    from matplotlib.ticker import LogLocator
+
     figure, axes = _axes(5.6, 5)
     factor, others = 1.0 if numbers else 100.0, iter(OTHERS * len(records))
     shown = [r for r in records if np.isfinite(r.error) and not r.baseline]
-    for record in shown:
-        x, y, marker = max(record.seconds, 1e-3), factor * record.error, "o" if record.own else "s"
-        colour = COLOURS.get(record.learner) or next(others)
-        axes.plot(x, y, marker, color=colour, markersize=8, label=record.label, linestyle="none")
-    if errors := [factor * r.error for r in shown]:
-        # A bad learner, which may be off the axes, does not squeeze the others.
+    errors = [factor * record.error for record in shown]
+    if errors:
+        # A bad learner does not squeeze the others: it is an arrow at the top.
         top = max(min(max(errors), 4 * float(np.median(errors)) + 1e-9), 1.2 * min(errors) + 1e-9)
         axes.set_ylim(-0.04 * top, 1.15 * top)  # a learner without errors is visible, too
+    for record, y in zip(shown, errors, strict=True):
+        marker = "^" if y > 1.15 * top else "o" if record.own else "s"
+        label = f"{record.label} (above)" if marker == "^" else record.label
+        colour = COLOURS.get(record.learner) or next(others)
+        place = max(record.seconds, 1e-3), min(y, 1.1 * top)
+        axes.plot(*place, marker, color=colour, markersize=8, label=label, linestyle="none")
     axes.set(xscale="log", xlabel="seconds", ylabel="1 − R²" if numbers else "test error, %")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("")
     figure.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=3)
     return figure
 
