@@ -29,9 +29,10 @@ _TRAINED = ("depth", "width", "epochs", *SGD)
 _SETTINGS = {
     "svm": ("components", "depths", "Cs", "trial_rows"),
     "rr": ("components", "width", "alphas", "tol", "seed"),
-    "mlp": ("components", *_TRAINED),
+    "mlp": ("components", *_TRAINED, "image_filters"),
     "cnn": ("convolutions", "channels", *_TRAINED),
 }
+_OPTIONAL = ("precision", "shuffle", "image_filters")  # not in names of experiments without
 _TUPLES = ("convolutions", "channels", "depths", "Cs", "alphas")
 _WHOLE = ("depth", "width", "epochs", "batch_size", "convolutions", "channels", "depths")
 _WHOLE_OR_NONE = ("components", "trial_rows")
@@ -48,7 +49,7 @@ def settings_of(method: Any) -> tuple[str, ...]:
     """Return the names of the settings that a method uses, none for an unknown method."""
     if not isinstance(method, str) or method not in METHODS:
         return ()
-    return ("data", "method", "extra", "fingerprint", *_SETTINGS[family_of(method)])
+    return ("data", "method", "extra", "shuffle", "fingerprint", *_SETTINGS[family_of(method)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +91,13 @@ class Experiment:
         Seed of the weights and of the order of the rows.
     precision : {None, "bf16"}, default=None
         ``"bf16"`` trains a network with products in bfloat16.
+    image_filters : bool, default=False
+        Whether the hidden units of an MLP on pixels start as filters of the size of the image, as
+        in figure 5: Glorot's limit then counts the pixels in the number of outputs, too.
     extra : bool, default=False
         Whether to train on the extra images of SVHN, too.
+    shuffle : bool, default=False
+        Whether training images are shuffled before the last of them are held out for validation.
     fingerprint : str or None, default=None
         Fingerprint of the data. It keeps results on different data of the same name apart.
     """
@@ -115,15 +121,18 @@ class Experiment:
     tol: float = 5e-3
     seed: int = 0
     precision: str | None = None
+    image_filters: bool = False
     extra: bool = False
+    shuffle: bool = False
     fingerprint: str | None = None
 
     def __post_init__(self) -> None:
         for what, value, known in [("data", self.data, NAMES), ("method", self.method, [*METHODS])]:
             if value not in known:
                 raise ValueError(f"unknown {what} {value!r}; expected one of {', '.join(known)}")
-        if not isinstance(self.extra, bool):
-            raise ValueError(f"extra must be true or false, got {self.extra!r}")
+        for name in ("extra", "shuffle", "image_filters"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be true or false, got {getattr(self, name)!r}")
         if self.precision not in (None, "bf16"):
             raise ValueError(f"precision must be None or 'bf16', got {self.precision!r}")
         for name in _TUPLES:
@@ -198,8 +207,7 @@ class Experiment:
     def settings(self) -> dict[str, Any]:
         """Values of the settings that the method uses, by name."""
         used = {name: getattr(self, name) for name in settings_of(self.method)}
-        # Not in names of experiments without it.
-        return {k: v for k, v in used.items() if k != "precision" or v is not None}
+        return {k: v for k, v in used.items() if v or k not in _OPTIONAL}
 
     @property
     def name(self) -> str:

@@ -7,6 +7,7 @@ third panel, which the paper does not have, shows the filters without it:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -86,7 +87,9 @@ def _panel(axes: Axes, record: Record, title: str, learned: bool) -> None:
         return
     weights = np.array(result.filters)
     if learned:
-        start = untrained(record.experiment, weights.shape[1], CLASSES)[: len(weights)]
+        start = untrained(
+            record.experiment, weights.shape[1], CLASSES, math.prod(result.filter_shape[1:])
+        )
         left = (weights * start).sum(1) / (start * start).sum(1)
         weights -= start * left[:, None]
         title += f" ({100 * left.mean():.0f} % of the start remains)"

@@ -44,7 +44,9 @@ def run(
         )
     classes = len(data.class_names)
     flat = experiment.family != "cnn"
-    split = _prepared(experiment.data, experiment.extra, experiment.components, flat)
+    split = _prepared(
+        experiment.data, experiment.extra, experiment.shuffle, experiment.components, flat
+    )
     if experiment.family == "svm":
         return _svm(experiment, split)
     if experiment.family == "rr":
@@ -67,8 +69,9 @@ def _data(name: str, extra: bool) -> Dataset:
 
 
 @lru_cache(maxsize=1)
-def _prepared(name: str, extra: bool, components: int | None, flat: bool) -> Split:
-    return _data(name, extra).protocol(components, flat=flat)
+def _prepared(name: str, extra: bool, shuffle: bool, components: int | None, flat: bool) -> Split:
+    seed = 0 if shuffle else None
+    return _data(name, extra).protocol(components, flat=flat, seed=seed)
 
 
 @contextmanager
@@ -88,7 +91,8 @@ def _network(
     device: str,
 ) -> Result:
     """Train and test a network."""
-    network = build(experiment, split.train.shape[1:], classes)
+    pixels = math.prod(split.preparation.mean.shape[1:])
+    network = build(experiment, split.train.shape[1:], classes, pixels)
     sgd = {name: getattr(experiment, name) for name in SGD}
 
     def after(epoch: Epoch) -> None:
@@ -126,8 +130,13 @@ def _network(
     )
 
 
-def build(experiment: Experiment, inputs: tuple[int, ...], classes: int) -> Network:
-    """Return the untrained network of an experiment, for rows or images of shape ``inputs``."""
+def build(
+    experiment: Experiment, inputs: tuple[int, ...], classes: int, pixels: int = 1
+) -> Network:
+    """Return the untrained network of an experiment, for rows or images of shape ``inputs``.
+
+    ``pixels`` is the size of the images whose pixels the rows are.
+    """
     shape: dict[str, Any] = {
         "kind": experiment.kind,
         "depth": experiment.depth,
@@ -135,7 +144,13 @@ def build(experiment: Experiment, inputs: tuple[int, ...], classes: int) -> Netw
     }
     with _seeded(experiment.seed):
         if experiment.family == "mlp":
-            return mlp(inputs[0], classes, **shape)
+            network = mlp(inputs[0], classes, **shape)
+            weight = first_weight(network)
+            if experiment.image_filters and weight is not None:
+                n_out, n_in = weight.shape
+                with torch.no_grad():  # Glorot's limit is sqrt(6 / (n_in + n_out))
+                    weight *= math.sqrt((n_in + n_out) / (n_in + n_out * pixels))
+            return network
         blocks: dict[str, Any] = {
             "convolutions": experiment.convolutions,
             "channels": experiment.channels,
@@ -204,9 +219,9 @@ def _svm(experiment: Experiment, split: Split) -> Result:
     return Result(depth, seconds, best=test, best_validation=validation, note=note)
 
 
-def untrained(experiment: Experiment, features: int, classes: int) -> np.ndarray:
-    """Return the initial weights of the first hidden layer of an MLP on pixels."""
-    weight = first_weight(build(experiment, (features,), classes))
+def untrained(experiment: Experiment, features: int, classes: int, pixels: int = 1) -> np.ndarray:
+    """Return the initial weights of the first hidden layer of an MLP on images of ``pixels``."""
+    weight = first_weight(build(experiment, (features,), classes, pixels))
     assert weight is not None
     return weight.detach().numpy()
 

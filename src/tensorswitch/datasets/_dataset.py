@@ -180,7 +180,7 @@ class Dataset:
         *,
         validation: int | None = None,
         flat: bool = True,
-        seed: int = 0,
+        seed: int | None = 0,
     ) -> Split:
         """Split and preprocess the data set as in the paper, arXiv:1610.10087.
 
@@ -197,7 +197,7 @@ class Dataset:
         flat : bool, default=True
             Whether to flatten images to rows, as ``components`` need it.
         seed : int, default=0
-            Seed of the shuffle.
+            Seed of the shuffle; None keeps the order, as in the paper.
 
         Returns
         -------
@@ -219,7 +219,7 @@ class Dataset:
                 "validation must be non-negative and less than the number of training images, "
                 f"{rows}; got {validation}"
             )
-        order = np.random.default_rng(seed).permutation(rows)
+        order = np.arange(rows) if seed is None else np.random.default_rng(seed).permutation(rows)
         train, held = order[: rows - validation], order[rows - validation :]
         if components is not None and not flat:
             raise ValueError(

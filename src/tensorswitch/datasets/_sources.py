@@ -43,8 +43,9 @@ def _read_cifar_folder(folder: Path, extra: bool = False) -> Arrays:
 def _read_svhn_folder(folder: Path, extra: bool = False) -> Arrays:
     train, test = (read_svhn(folder / f"{part}_32x32.mat") for part in ("train", "test"))
     if extra:
+        # First, so that the last images, which are held out for validation, are of ``train``.
         more = read_svhn(folder / "extra_32x32.mat")
-        train = np.concatenate([train[0], more[0]]), np.concatenate([train[1], more[1]])
+        train = np.concatenate([more[0], train[0]]), np.concatenate([more[1], train[1]])
     return *train, *test
 
 
