@@ -51,17 +51,29 @@ def test_predictions_are_those_of_fits_without_the_row(weighted, penalty):
         np.testing.assert_allclose(found.left_out[i], expected, rtol=1e-7)
 
 
-def test_identical_rows_are_left_out_together():
+@pytest.mark.parametrize("copied", [False, True])
+def test_copies_are_left_out_together_and_other_targets_of_a_row_are_not(copied):
     x, y, _ = problem(24)
     x = np.repeat(x[::2], 2, axis=0)
+    if copied:
+        y = np.repeat(y[::2], 2, axis=0)
     found = fitted(x, y)
     # Weights have a mean of 1, so that λ counts half as much for pairs of rows.
     kernel, lam = gram(found.model, x), 2 * found.model.noise
     for i in (0, 7):
-        rest = np.flatnonzero((x != x[i]).any(1))
+        rest = np.flatnonzero((x != x[i]).any(1)) if copied else np.delete(np.arange(24), i)
         coef, intercept = bordered(kernel[np.ix_(rest, rest)], y[rest], np.ones(len(rest)), lam)
         expected = kernel[i, rest] @ coef + intercept
         np.testing.assert_allclose(found.left_out[i], expected, rtol=1e-7)
+
+
+def test_many_rows_for_each_that_differs_are_left_out_one_by_one():
+    x = np.repeat([[-1.0], [0.0], [2.0]], 12, axis=0)
+    y, rest = np.abs(x), np.arange(1, 36)
+    found = fitted(x, y)
+    kernel, lam = gram(found.model, x), 12 * found.model.noise
+    coef, intercept = bordered(kernel[np.ix_(rest, rest)], y[rest], np.ones(35), lam)
+    np.testing.assert_allclose(found.left_out[:12], (kernel[0, rest] @ coef + intercept)[0])
 
 
 def test_weights_are_repetitions_and_order_does_not_matter():

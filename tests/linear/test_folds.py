@@ -124,16 +124,21 @@ def test_folds_depend_on_content_alone():
     assert torch.bincount(fold_of_rows(whole, 5), minlength=5).min() > 30
 
 
-def test_identical_rows_are_one_row_of_their_mean_and_weight():
-    x = torch.tensor([[1.0], [2.0], [1.0], [3.0]], **DOUBLE)
-    t, s = torch.tensor([[1.0], [5.0], [4.0], [9.0]], **DOUBLE), torch.tensor([1.0, 1, 2, 0])
-    merged = {"sample_weight": torch.tensor([3.0, 1.0])}
-    found = solve_dual(x, t, Columns(1), ALPHAS, sample_weight=s)
-    once = solve_dual(x[:2], torch.tensor([[3.0], [5.0]], **DOUBLE), Columns(1), ALPHAS, **merged)
-    assert_close(found.weight, once.weight)
-    within = (1 * (1 - 3) ** 2 + 2 * (4 - 3) ** 2) / 4  # what no readout can explain
-    for (_, error), (_, less) in zip(found.path, once.path, strict=True):
-        assert error == pytest.approx(less + within)
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_the_error_of_rows_with_the_same_inputs_is_that_of_refits(fit_intercept):
+    x = torch.tensor([[1.0], [2.0], [1.0], [3.0], [1.0], [4.0]], **DOUBLE)
+    t = torch.tensor([[1.0], [5.0], [4.0], [9.0], [1.0], [3.0]], **DOUBLE)
+    s = torch.tensor([1.0, 1, 2, 0, 2, 1], **DOUBLE)
+    found = solve_dual(x, t, Columns(1), ALPHAS, sample_weight=s, fit_intercept=fit_intercept)
+    rows = torch.repeat_interleave(torch.arange(6), s.long())  # weights are counts
+    for alpha, error in found.path:
+        total = 0.0
+        for i in range(len(rows)):
+            rest, out = torch.cat([rows[:i], rows[i + 1 :]]), rows[i : i + 1]
+            refit = solve_dual(x[rest], t[rest], Columns(1), alpha, fit_intercept=fit_intercept)
+            predicted = refit.outputs(Columns(1), Columns(1).rows(x[out]))
+            total += float((t[out] - predicted).square())
+        assert error == pytest.approx(total / len(rows))
 
 
 def statistics(gate_weights, out=2, **options):

@@ -42,14 +42,17 @@ def test_outputs_for_rows_left_out(solver, fit_intercept, weighted, kind):
     assert_close(solved.left_out, expected, rtol=1e-6, atol=1e-6)
 
 
-def test_identical_rows_are_left_out_together_and_weightless_ones_are_not_known():
+@pytest.mark.parametrize("copied", [False, True])
+def test_copies_are_left_out_together_and_weightless_rows_are_not_known(copied):
     x, targets, _, _ = problem((4,), rows=20)
     x[1], weight = x[0], torch.ones(20).double()
     weight[2] = 0
+    if copied:
+        targets[1] = targets[0]
     given = Problem.checked(x, targets, Columns(4), weight)
     found = solve_problem(given, 0.3, Options(), solver="dual", left_out=True).left_out
     folds = torch.arange(20)
-    folds[1] = 0
+    folds[1] = 0 if copied else 1
     kept = folds != 2
     expected = refits(x[kept], targets[kept], Columns(4), None, folds[kept], solver="dual")
     assert found[2].isnan().all()

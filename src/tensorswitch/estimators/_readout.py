@@ -31,7 +31,7 @@ from tensorswitch.linear._penalty import Alpha, penalties
 from tensorswitch.linear._problem import Problem
 from tensorswitch.linear._rows import fold_of_hashes
 from tensorswitch.linear._solve import Folds, choose_folds, solve_problem
-from tensorswitch.linear._streaming import left_out_readouts
+from tensorswitch.linear._streaming import are_single, left_out_readouts
 from tensorswitch.persistence import SavedPart, saved_as
 from tensorswitch.preprocessing import column_moments
 
@@ -270,19 +270,18 @@ class Readout:
         self, sums: Sums, rows: NewRows, sign: int, *, forget: bool = True, bar: Bar | None = None
     ) -> None:
         """Add rows to sums or remove them, chunk by chunk; earlier rows are forgotten once."""
-        folds = fold_of_hashes(rows.hashes, sums.folds)
         for part in self.front.chunks(len(rows)):
             t = self.units.scaled(rows.targets[part], self.front.dtype)
-            s = None if rows.weight is None else rows.weight[part]
+            s, hashes = None if rows.weight is None else rows.weight[part], rows.hashes[part]
             if isinstance(self.front.representation, Columns):
                 variants = self.front.variants(rows.X[part])
             else:
                 variants = iter([_inputs(self.front, rows.X[part], self.settings)])
             for x in variants:
                 if sign > 0:
-                    sums.update(x, t, s, folds[part], forget=forget)
+                    sums.update(x, t, s, hashes=hashes, forget=forget)
                 else:
-                    sums.remove(x, t, s, folds[part])
+                    sums.remove(x, t, s, hashes=hashes)
                 forget = False
             if bar is not None:
                 bar(len(t), note="sums")
@@ -307,7 +306,7 @@ class Readout:
         except MemoryError as error:
             raise ValueError(f"{message} ({error})") from error
         assert sums is not None
-        sums.add(self.problem, fold_of_hashes(self.problem.hashes, sums.folds))
+        sums.add(self.problem)
         self.sums, self.problem, self.solver = sums, None, "streaming"
         return sums
 
@@ -364,6 +363,8 @@ class Readout:
         if sums.folds == 1:
             log.warning(TOO_CONFIDENT, "the sums of folds do not fit into memory")
             return None
+        if are_single(sums.moments()):  # which leave hardly a trace in the readout
+            return self.of_inputs(x)
         judged = range(1) if sums.held_out else range(sums.folds)  # of which sums are known
         intercept = self.settings.fit_intercept
         try:

@@ -151,9 +151,10 @@ class TSRidgeClassifier(GatedRidge, RidgeClassifier):
         The ridge penalty λ: a number; "mean", the mean of the diagonal of the (centred) Gram matrix
         ``Σ z zᵀ``, as in the paper, or a multiple of it such as "0.1 mean"; or several of these, of
         which one is chosen by cross-validation. "cv" stands for multiples from 1,000 to 3e-5. The
-        dual solver leaves out one row at a time, where identical rows are left out together, the
-        others one of five folds (only a single one with more than 20,000 rows). A row's fold is a
-        hash of its content, so order, chunks and repeated rows make no difference.
+        dual solver leaves out one row at a time with its copies, the others one of five folds (only
+        a single one with more than 20,000 rows). A row's fold is a hash of its content, so order,
+        chunks and copies make no difference. Where rows repeat because inputs have few values, they
+        are left out one by one.
     switch : Switch or {"relu", "maxout", "maxout:PIECES", "none"}, default="relu"
         The rule that opens the gates; see :func:`tensorswitch.switches.as_switch`. With maxout,
         ``gates`` must be multiples of the number of pieces per unit.

@@ -8,6 +8,7 @@ from torch import Tensor
 from tensorswitch.kernel_ridge._settings import SETTINGS
 from tensorswitch.linear import SingularError
 from tensorswitch.linear._loo import Centred, LeaveOneOut
+from tensorswitch.linear._rows import Observations
 
 
 class PenaltyPath:
@@ -17,10 +18,10 @@ class PenaltyPath:
     """
 
     def __init__(
-        self, centred: Centred, targets: Tensor, weight: Tensor, spread: Tensor, exact: bool
+        self, centred: Centred, targets: Tensor, observations: Observations, exact: bool
     ) -> None:
-        self.whole, self.spread = (centred, targets, weight), spread
-        self.single = None if exact else (centred.single(), targets.float(), weight.float())
+        self.whole, self.observations = (centred, targets), observations
+        self.single = None if exact else (centred.single(), targets.float())
         self.errors: dict[float, float] = {}
         self.found: dict[float, LeaveOneOut] = {}
 
@@ -30,10 +31,10 @@ class PenaltyPath:
             self.found[penalty] = self._judged(self.whole, penalty)
         return self.found[penalty]
 
-    def _judged(self, known: tuple[Centred, Tensor, Tensor], penalty: float) -> LeaveOneOut:
-        centred, targets, weight = known
+    def _judged(self, known: tuple[Centred, Tensor], penalty: float) -> LeaveOneOut:
+        centred, targets = known
         found = centred.at(penalty * centred.scale, targets)
-        self.errors[penalty] = found.error(weight, self.spread)
+        self.errors[penalty] = found.error(self.observations)
         return found
 
     def add(self, penalty: float) -> None:

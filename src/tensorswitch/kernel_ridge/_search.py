@@ -138,11 +138,13 @@ class Search:
         with threads(1 if count <= SETTINGS.one_thread else torch.get_num_threads()):
             found, loo = self._refined(trials, found, count, direct)
         model = self._model(rows, found, loo if direct else None)
-        share = rows.weight[:count, None]
-        squares = loo.residuals.square() * loo.precision[:, None] * share
-        left_out = np.full(rows.targets.shape, np.nan)
-        left_out[:count] = (rows.targets[:count] - loo.residuals).numpy()
-        variance = (squares.sum(0) / share.sum()).numpy()
+        some = rows.observations.of_first(count)
+        residuals, left = loo.unseen(some)
+        left_out = np.full((len(rows.observations.row), targets.shape[1]), np.nan)
+        left_out[: len(residuals)] = (rows.targets[some.row] + some.offset - residuals).numpy()
+        noise = loo.penalty / (some.share * rows.weight[some.row])  # of an observation
+        squares = residuals.square() * left / noise[:, None]
+        variance = (some.units @ squares / some.units.sum()).numpy()
         return SearchResult(model, found.penalty, left_out[rows.place], variance, trials.table())
 
     def _note(self, note: str) -> None:
@@ -226,7 +228,7 @@ class Search:
         """Choose λ in small steps on all rows, or on those that decide."""
         self._note(f"penalty on {count} rows")
         rows, least = trials.rows, SETTINGS.limits[0] if direct else SETTINGS.single
-        known = rows.targets[:count], rows.weight[:count], rows.spread[:count]
+        known = rows.targets[:count], rows.observations.of_first(count)
         path = PenaltyPath(trials.centred(c, count), *known, exact=trials.fixed)
         chosen = path.fixed(c.penalty) if trials.fixed else path.walk(c.penalty, least)
         loo = path.at(chosen)

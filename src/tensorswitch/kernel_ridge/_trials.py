@@ -15,7 +15,7 @@ from tensorswitch.kernel_ridge._settings import SETTINGS
 from tensorswitch.kernels import equivalent_kernels
 from tensorswitch.linear import SingularError
 from tensorswitch.linear._loo import Centred, LeaveOneOut, Spectrum
-from tensorswitch.linear._rows import distinct_rows, row_hashes, shuffled
+from tensorswitch.linear._rows import Observations, distinct_rows, row_hashes
 from tensorswitch.preprocessing import ColumnMap
 
 Shape = tuple[float, str, int]  # constant, kind and depth
@@ -26,16 +26,17 @@ by_error = attrgetter("judged")  # the order of candidates
 class SearchRows:
     """Rows without duplicates, in an order that depends on their content and a seed alone.
 
-    Leaving out one of two identical rows says nothing about new data, so leave-one-out leaves out
-    all of them together. It also makes a weight of two equal to a repeated row.
+    Leaving out one of two copies says nothing about new data, so leave-one-out leaves out all of
+    them together, unless they are observations. It also makes a weight of two equal to a repeated
+    row.
     """
 
     x: np.ndarray
     targets: Tensor  # the weighted mean of the targets of each
     weight: Tensor  # summed, with a mean of 1
-    spread: Tensor  # Σ w ‖t − mean‖² over identical rows, which no prediction can explain
-    place: np.ndarray  # the distinct row of each row
-    copies: float  # how many different targets a distinct row has, on average
+    observations: Observations
+    place: np.ndarray  # the observation of each row
+    copies: float  # how many observations a distinct row has, on average
 
     @classmethod
     def of(
@@ -43,20 +44,15 @@ class SearchRows:
     ) -> SearchRows:
         """Merge identical rows, all of which have positive weights."""
         rows, t = torch.from_numpy(x), torch.from_numpy(targets)
-        hashes = row_hashes(rows)
-        found = distinct_rows(hashes, t, None if weight is None else torch.from_numpy(weight))
-        order = shuffled(hashes[found.first], seed)
-        rank = torch.empty_like(order)
-        rank[order] = torch.arange(len(order), device=order.device)
-        pairs = len(row_hashes(torch.cat([rows, t], 1)).unique())
-        scale = found.weight.mean()
+        s = None if weight is None else torch.from_numpy(weight)
+        found = distinct_rows(row_hashes(rows), t, s, seed)
         return cls(
-            x[found.first[order].numpy()],
-            found.targets[order],
-            found.weight[order] / scale,
-            found.spread[order] / scale,
-            rank[found.place].numpy(),
-            pairs / len(order),
+            x[found.first.numpy()],
+            found.targets,
+            found.weight / found.weight.mean(),
+            found.observations,
+            found.place.numpy(),
+            float(found.observations.units.sum()) / len(found.first),
         )
 
     def __len__(self) -> int:
@@ -147,8 +143,8 @@ class Trials:
     def _best(
         self, c: Candidate, count: int, path: Sequence[tuple[float, LeaveOneOut]]
     ) -> Candidate:
-        weight, spread = self.rows.weight[:count].float(), self.rows.spread[:count].float()
-        found = [(loo.error(weight, spread), p, loo.coef) for p, loo in path]
+        some = self.rows.observations.of_first(count)
+        found = [(loo.error(some), p, loo.coef) for p, loo in path]
         least = min(error for error, _, _ in found)
         tied = [entry for entry in found if entry[0] <= SETTINGS.tie * least]
         error, penalty, coef = max(tied or found[:1], key=lambda entry: entry[1])

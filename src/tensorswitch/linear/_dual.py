@@ -71,8 +71,8 @@ def solve_dual(
         The rows and their representation.
     alpha : float, str or a sequence of these, default="mean"
         The penalty λ, or several, as for :func:`solve`. One of several is chosen by exact
-        leave-one-out error, where identical rows are left out together. The kernel matrix must not
-        be too ill-conditioned for λ.
+        leave-one-out error; copies of a row are left out together. The kernel matrix must not be
+        too ill-conditioned for λ.
 
     Examples
     --------
@@ -117,12 +117,11 @@ class _DualSystem:
     def __init__(self, problem: Problem, fit_intercept: bool) -> None:
         self.fit_intercept, self.like = fit_intercept, problem.targets
         self.representation = problem.representation
-        # No readout can explain how targets of merged rows differ from their mean.
-        first, self.place, self.targets, self.weight, self.spread = distinct_rows(
-            problem.hashes, problem.targets, problem.sample_weight
-        )
+        merged = distinct_rows(problem.hashes, problem.targets, problem.sample_weight)
+        self.targets, self.weight = merged.targets, merged.weight
+        self.place, self.observations = merged.place, merged.observations
         check_some_rows(float(self.weight.sum()))
-        self.rows = problem.rows[first].to(torch.float64)
+        self.rows = problem.rows[merged.first].to(torch.float64)
         self.weighted = self.rows.times(self.weight.sqrt()[:, None])
         features = self.representation.features
         whole = self.representation.mean_square(self.rows, self.weight) * features
@@ -135,7 +134,8 @@ class _DualSystem:
         self.goal = self.centring.goal(self.targets)
         if fit_intercept:
             # What is left of constant targets is rounding, whose solution has no correct digit.
-            size = (self.weight @ self.targets.square() + self.spread.sum()).sqrt()
+            spread = self.observations.weight @ self.observations.offset.square()
+            size = (self.weight @ self.targets.square() + spread).sqrt()
             self.goal *= self.goal.norm(dim=0) > SETTINGS.constant * size
 
     def _product(self, v: Tensor) -> Tensor:
@@ -192,7 +192,7 @@ class _DualSystem:
                 log.info("alpha %.3g or more is too small for working precision; skipped", value)
                 break
             outputs = found.residuals.shape[1]
-            errors.append(found.error(self.weight, self.spread) * outputs)
+            errors.append(found.error(self.observations) * outputs)
         return errors
 
     def _left_out_residuals(self, value: float, several: bool) -> LeaveOneOut:
@@ -219,7 +219,8 @@ class _DualSystem:
         else:
             diagonal = factor.inverse_diagonal()
         found = self.centring.result(value, beta, diagonal, self.targets)
-        outputs = self.targets - found.residuals
+        o = self.observations
+        outputs = self.targets[o.row] + o.offset - found.unseen(o)[0]
         outputs = torch.cat([outputs, torch.full_like(outputs[:1], torch.nan)])  # place −1
         return outputs[self.place]
 

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from tensorswitch.linear._cholesky import DenseFactor
+from tensorswitch.linear._rows import Observations
 
 PRECISION = 2  # of the largest eigenvalue, in units of the type: a smaller λ is lost in rounding
 CERTAIN = 1e-12  # of the diagonal, below which what is left of it is rounding
@@ -42,10 +43,28 @@ class LeaveOneOut:
     precision: Tensor  # d_i
     intercept: Tensor  # (outputs,); zero without one
 
-    def error(self, weight: Tensor, spread: Tensor) -> float:
-        """Return the mean squared leave-one-out error over rows and outputs."""
-        squares = (weight[:, None] * self.residuals.square()).sum() + spread.sum()
-        return float(squares / (weight.sum() * self.residuals.shape[1]))
+    def unseen(self, observations: Observations) -> tuple[Tensor, Tensor]:
+        """Return the residual of each observation left out, and the part of it that is left.
+
+        An observation that has the share σ of the weight of row i has the residual
+
+            (t − f(x_i)) / (1 − h_i σ),        h_i = 1 − λ d_i,     y_i − f(x_i) = λ β_i / r_i
+
+        where ``h_i`` is the leverage of the whole row.
+        """
+        o = observations
+        kept = (self.penalty * self.precision.double())[o.row]
+        left = (1 - (1 - kept) * o.share).clamp(min=torch.finfo(torch.float64).tiny)[:, None]
+        whole = self.residuals.double()[o.row]
+        fitted = torch.where(kept[:, None] == 0, 0, whole * kept[:, None])
+        alone = (o.share == 1)[:, None]
+        return torch.where(alone, whole, (o.offset + fitted) / left), left
+
+    def error(self, observations: Observations) -> float:
+        """Return the mean squared leave-one-out error over observations and outputs."""
+        residuals, _ = self.unseen(observations)
+        squares = observations.weight @ residuals.square()
+        return float(squares.sum() / (observations.weight.sum() * residuals.shape[1]))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from tensorswitch.linear._preconditioners import SETTINGS as SAMPLES
 from tensorswitch.linear._preconditioners import SampledRows, kronecker_inverse
 from tensorswitch.linear._problem import Gates, Problem, Solution, check_some_rows
 from tensorswitch.linear._ranks import Ranks
-from tensorswitch.linear._rows import fold_of_hashes
+from tensorswitch.linear._rows import fold_of_observations
 from tensorswitch.linear._streaming import FOLDS, judged_folds
 from tensorswitch.switches import Switch
 
@@ -331,7 +331,7 @@ class _System:
 
         Also returns the path, a solution to start from and outputs for the rows of these folds.
         """
-        folds = fold_of_hashes(self.problem.hashes, FOLDS)
+        folds = fold_of_observations(self.problem, FOLDS)
         left = torch.nn.functional.one_hot(folds, FOLDS).to(self.like)
         left = left[:, list(judged_folds(FOLDS, self.effective))]
         counts = self.ranks.total(self.weights.double() @ left.double())

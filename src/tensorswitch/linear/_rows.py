@@ -9,12 +9,15 @@ fold, and a weight of two equals a repeated row.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 from tensorswitch._checks import check_positive
+
+if TYPE_CHECKING:
+    from tensorswitch.linear._problem import Problem
 
 WORD = 1 << 64
 HASHED_BYTES = 1 << 24  # of rows at a time
@@ -69,41 +72,106 @@ def fold_of_hashes(hashes: Tensor, folds: int) -> Tensor:
     return _shift(hashes, 33) % folds
 
 
+def bucket_of_hashes(hashes: Tensor, buckets: int) -> Tensor:
+    """Return a bucket for each hash, by other bits than those of folds."""
+    return (hashes & ((1 << 31) - 1)) % buckets
+
+
+class Observations(NamedTuple):
+    """What leave-one-out leaves out at a time: rows alike in inputs and targets, or each of them.
+
+    They are sorted by the distinct row that they belong to.
+    """
+
+    row: Tensor  # the distinct row
+    offset: Tensor  # t − the mean of the targets of that row, in float64
+    weight: Tensor  # Σ s
+    units: Tensor  # how many of equal weight are left out one after the other
+    share: Tensor  # the part of the distinct row's weight that is left out at a time
+
+    def of_first(self, rows: int) -> Observations:
+        """Return those of the first distinct rows."""
+        stop = int(torch.searchsorted(self.row, rows))
+        return Observations(*(tensor[:stop] for tensor in self))
+
+
 class DistinctRows(NamedTuple):
-    """Groups of identical rows with a positive weight, in the order of their first rows."""
+    """Groups of identical rows with a positive weight."""
 
     first: Tensor  # the place of the first row of each group
-    place: Tensor  # the group of each row, or −1 for rows of weight zero
     targets: Tensor  # weighted means, in float64
     weight: Tensor  # sums, in float64
-    spread: Tensor  # Σ s ‖t − mean‖² of each group, which no readout can explain
+    place: Tensor  # the observation of each row, or −1 for rows of weight zero
+    observations: Observations
+    single: bool  # whether identical rows are left out one by one
 
 
-def distinct_rows(hashes: Tensor, targets: Tensor, sample_weight: Tensor | None) -> DistinctRows:
+def distinct_rows(
+    hashes: Tensor, targets: Tensor, sample_weight: Tensor | None, seed: int | None = None
+) -> DistinctRows:
     """Merge identical rows: the mean of their targets, the sum of their weights.
 
-    This leaves the solution unchanged, and leave-one-out then leaves out a whole group.
+    This leaves the solution unchanged. The order is that of the first rows, or with a seed that of
+    :func:`shuffled`.
     """
     ones = torch.ones(len(hashes), dtype=torch.float64, device=hashes.device)
     weight = ones if sample_weight is None else sample_weight.double()
     used = (weight > 0).nonzero().flatten()
-    _, group = torch.unique(hashes[used], return_inverse=True)
-    count = int(group.max()) + 1 if len(group) else 0
-    first = torch.full((count,), len(hashes), device=hashes.device)
-    first.scatter_reduce_(0, group, used, "amin")
-    order = first.argsort()  # groups in the order of their first rows
-    rank = torch.empty_like(order)
-    rank[order] = torch.arange(count, device=hashes.device)
-    group, first = rank[group], first[order]
-    total = weight.new_zeros(count).index_add_(0, group, weight[used])
-    sums = weight.new_zeros(count, targets.shape[1])
-    sums.index_add_(0, group, targets[used].double() * weight[used, None])
+    s, t = weight[used], targets[used].double()
+    group, first = _groups(hashes[used])
+    pair, first_of_pair = _groups(pair_hashes(hashes, targets)[used])
+    order = first.argsort() if seed is None else shuffled(hashes[used][first], seed)
+    group = _inverse(order)[group]
+    sorting = group[first_of_pair].argsort(stable=True)
+    pair, row = _inverse(sorting)[pair], group[first_of_pair][sorting]
+
+    def total(values: Tensor, of: Tensor, count: int) -> Tensor:
+        return values.new_zeros(count, *values.shape[1:]).index_add_(0, of, values)
+
+    weights, count = total(s, group, len(first)), total(_counts(s), pair, len(row))
+    mean = total(t * s[:, None], group, len(first)) / weights[:, None]
+    alike = total(count, row, len(first)).square().sum() - count.sum()
+    alike_in_both = count.square().sum() - count.sum()
+    single = are_observations(float(count.sum()), len(row), float(alike), float(alike_in_both))
+    units, own = count if single else torch.ones_like(count), total(s, pair, len(row))
+    observations = Observations(
+        row, t[first_of_pair[sorting]] - mean[row], own, units, own / (units * weights[row])
+    )
     place = torch.full((len(hashes),), -1, device=hashes.device)
-    place[used] = group
-    mean = sums / total[:, None]
-    squares = (targets[used].double() - mean[group]).square().sum(1) * weight[used]
-    spread = torch.zeros_like(total).index_add_(0, group, squares)
-    return DistinctRows(first, place, mean, total, spread)
+    place[used] = pair
+    return DistinctRows(used[first[order]], mean, weights, place, observations, single)
+
+
+MANY = 10  # rows for each that differs, beyond which they are taken for observations
+DIFFERENT = 0.2  # share of pairs of rows with the same inputs that have other targets
+
+
+def are_observations(rows: float, distinct: float, alike: float, alike_in_both: float) -> bool:
+    """Return whether rows alike in inputs and targets are observations, rather than copies of one.
+
+    They are where inputs have few values: if many rows stand for each that differs, or if other
+    targets are found with the same inputs. ``alike`` and ``alike_in_both`` are numbers of ordered
+    pairs of rows with the same inputs, and with the same targets as well.
+    """
+    return rows >= MANY * distinct or alike - alike_in_both > DIFFERENT * alike
+
+
+def fold_of_observations(problem: Problem, folds: int) -> Tensor:
+    """Return the folds of rows in memory, over which observations of one row are spread."""
+    hashes = problem.hashes
+    if distinct_rows(hashes, problem.targets, problem.sample_weight).single:
+        pairs = pair_hashes(hashes, problem.targets)
+        order = pairs.argsort(stable=True)
+        _, sizes = torch.unique_consecutive(pairs[order], return_counts=True)
+        starts = torch.repeat_interleave(sizes.cumsum(0) - sizes, sizes)
+        number = _inverse(order) - starts[_inverse(order)]  # among those that are alike
+        hashes = _mix(pairs + 3 * number)
+    return fold_of_hashes(hashes, folds)
+
+
+def pair_hashes(hashes: Tensor, targets: Tensor) -> Tensor:
+    """Return hashes of rows together with their targets."""
+    return hashes + 3 * row_hashes(targets)  # odd, so that no bits are lost
 
 
 def shuffled(hashes: Tensor, seed: int) -> Tensor:
@@ -123,6 +191,27 @@ def _split_mix(j: int) -> int:
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % WORD
     z = (z ^ (z >> 27)) * 0x94D049BB133111EB % WORD
     return z ^ (z >> 31)
+
+
+def _groups(hashes: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the group of each row of equal hashes, and the place of the first of each group."""
+    values, group = torch.unique(hashes, return_inverse=True)
+    first = torch.full_like(values, len(hashes))
+    places = torch.arange(len(hashes), device=hashes.device)
+    return group, first.scatter_reduce_(0, group, places, "amin")
+
+
+def _inverse(order: Tensor) -> Tensor:
+    """Return the inverse of a permutation."""
+    result = torch.empty_like(order)
+    result[order] = torch.arange(len(order), device=order.device)
+    return result
+
+
+def _counts(weight: Tensor) -> Tensor:
+    """Return weights that are counts, which are whole numbers from 1, and ones for others."""
+    whole = bool((weight == weight.round()).all()) and bool((weight == 1).any())
+    return weight if whole else torch.ones_like(weight)
 
 
 def _signed(value: int) -> int:

@@ -20,7 +20,6 @@ from tensorswitch.linear._packed import PackedPairs
 from tensorswitch.linear._penalty import Alpha, log, penalties
 from tensorswitch.linear._problem import Gates, Problem, Solution
 from tensorswitch.linear._representation import BLOCK_BYTES, CHUNK_BYTES, Representation
-from tensorswitch.linear._rows import fold_of_hashes
 from tensorswitch.linear._streaming import FOLDS, judged_folds
 from tensorswitch.linear._streaming import SETTINGS as PATH
 from tensorswitch.linear._sums import Sums
@@ -163,7 +162,7 @@ def solve_problem(
             device=like.device,
             forgetting=forgetting,
             **folds,
-        ).add(problem, fold_of_hashes(problem.hashes, folds["folds"]))
+        ).add(problem)
         solution = sums.solve(alpha, fit_intercept=options.fit_intercept)
         return Solved(solution, name, sums)
     if name == "dual":

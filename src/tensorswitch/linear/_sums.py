@@ -20,8 +20,8 @@ from tensorswitch.linear._columns import Columns
 from tensorswitch.linear._penalty import Alpha
 from tensorswitch.linear._problem import Problem, Solution, check_some_rows
 from tensorswitch.linear._representation import Representation
-from tensorswitch.linear._rows import fold_of_hashes
-from tensorswitch.linear._streaming import Moments, solve_moments
+from tensorswitch.linear._rows import bucket_of_hashes, fold_of_hashes, pair_hashes
+from tensorswitch.linear._streaming import BUCKETS, Moments, solve_moments
 from tensorswitch.persistence import saved_as
 from tensorswitch.switches import Routes
 
@@ -118,6 +118,7 @@ class Sums:
             target_sum=zeros(out_features),
             target_energy=zeros(out_features),
             counts=zeros(2),
+            alike=zeros(2, BUCKETS if parts > 1 else 0),
         )
         self._torn = False
 
@@ -130,6 +131,7 @@ class Sums:
         fold: Tensor | None = None,
         *,
         routes: Tensor | Routes | None = None,
+        hashes: Tensor | None = None,
         forget: bool = True,
     ) -> Self:
         """Add rows and return the sums, which stay unchanged if the rows are invalid.
@@ -145,6 +147,8 @@ class Sums:
         routes : bool Tensor of shape (rows, units) or Routes, optional
             The gates, where the representation has no weights for them. Routes must copy at most
             one input row to each row of the targets.
+        hashes : Tensor of int64 of shape (rows,), optional
+            Rows of equal hashes count as identical. By default hashes of the rows.
         forget : bool, default=True
             Whether previous rows decay by ``forgetting``: not within rows that arrive together.
 
@@ -154,7 +158,7 @@ class Sums:
             If the rows have the wrong shape or type, are not finite, or make the sums overflow.
         """
         self._check_whole()
-        return self.add(self._problem(x, targets, sample_weight, routes), fold, forget)
+        return self.add(self._problem(x, targets, sample_weight, routes, hashes), fold, forget)
 
     @torch.no_grad()
     def add(self, problem: Problem, fold: Tensor | None = None, forget: bool = True) -> Self:
@@ -188,6 +192,7 @@ class Sums:
         fold: Tensor | None = None,
         *,
         routes: Tensor | Routes | None = None,
+        hashes: Tensor | None = None,
     ) -> Self:
         """Subtract rows as if they had never been added, and return the sums.
 
@@ -198,7 +203,7 @@ class Sums:
         ----------
         x, targets : Tensor of shape (rows, n_0) and (rows, out_features)
             The inputs and targets.
-        sample_weight, fold, routes : optional
+        sample_weight, fold, routes, hashes : optional
             What they were added with; see :meth:`update`.
 
         Raises
@@ -208,7 +213,7 @@ class Sums:
             than were added, or if previous rows have been forgotten in part.
         """
         self._check_whole()
-        problem, kept = self._problem(x, targets, sample_weight, routes), self._kept
+        problem, kept = self._problem(x, targets, sample_weight, routes, hashes), self._kept
         if self.forgetting < 1:
             raise ValueError(
                 f"rows cannot be removed with forgetting={self.forgetting}: their present weight "
@@ -381,6 +386,7 @@ class Sums:
         Sums.__init__(
             result, state["representation"], out, dtype=gram.dtype, device=gram.device, **kept
         )
+        parts.setdefault("alike", result._kept.alike)
         for name, mine in result._kept.tensors().items():
             theirs = parts[name]
             if (theirs.shape, theirs.dtype) != (mine.shape, mine.dtype):
@@ -454,10 +460,12 @@ class Sums:
         targets: Tensor,
         sample_weight: Tensor | None,
         routes: Tensor | Routes | None,
+        hashes: Tensor | None,
     ) -> Problem:
         """Return validated rows with their gates."""
+        representation, out = self.representation, self.out_features
         problem = Problem.checked(
-            x, targets, self.representation, sample_weight, routes=routes, out=self.out_features
+            x, targets, representation, sample_weight, hashes=hashes, routes=routes, out=out
         )
         if x.device != self.device:
             raise ValueError(f"x is on {x.device}, but the sums are on {self.device}")
@@ -483,6 +491,14 @@ class Sums:
     def _accumulate(self, problem: Problem, places: Tensor, sign: int) -> None:
         """Add rows, or subtract them, to the sums of their folds."""
         parts = len(self._kept.gram)
+        if parts > 1:
+            s = sign * problem.weights().double()
+            for which, hashes in enumerate(
+                (problem.hashes, pair_hashes(problem.hashes, problem.targets))
+            ):
+                self._kept.alike[:, which].index_put_(
+                    (places, bucket_of_hashes(hashes, BUCKETS)), s, accumulate=True
+                )
         for part in range(parts):
             rows = problem if parts == 1 else problem[(places == part).nonzero().flatten()]
             for start in range(0, len(rows), BLOCK_ROWS):
