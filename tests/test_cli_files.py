@@ -124,7 +124,9 @@ def test_train_then_predict_rows_with_and_without_the_target(folder, method):
     small = {"rr": ["--set", "gates=8"], "ts-lrc": ["--set", "max_iter=3"]}.get(method, [])
     arguments = ["--data", data, "--target", "sold", "--id", "key", "--ignore", "price"]
     printed = run("train", *arguments, "--method", method, *small, "--out", "r").output
-    assert re.search(r"log-loss [\d.]+ on 36 test rows|balanced accuracy [\d.]+ % on 36", printed)
+    assert re.search(
+        r"log-loss [\d.]+ on 36 test rows|balanced accuracy [\d.]+ %, F1 [\d.]+ on 36", printed
+    )
     assert "Fitted again to all 120 rows" in printed
     new = houses(folder / "new.csv", 30, seed=1, header=("kind", "key", "size", "built"))
     result = run("predict", "r", new, "--out", "p.csv")
@@ -253,7 +255,7 @@ def test_mistakes_end_in_one_line_that_says_where(folder, monkeypatch, capsys):
         "r",
     )
     (folder / "other.csv").write_text("x,y\n1,2\n")
-    assert "has none of the columns that the model was trained on" in said(
+    assert "the rows have none of the columns of training" in said(
         "predict", "r", "other.csv", "--out", "p.csv"
     )
     assert not (folder / "p.csv").exists()
@@ -421,11 +423,11 @@ def test_groups_and_times_split_the_rows(folder):
     x = np.random.default_rng(0).normal(size=100)
     lines = [[f"p{i // 5}", i, a, a > 0] for i, a in enumerate(x)]
     data = write("visits.csv", ["patient", "visit", "a", "well"], lines)
-    options = ["--data", data, "--methods", "linear", "--folds", "4"]
-    printed = run("compare", *options, "--group", "patient", "--out", "g").output
+    options = ["--data", data, "--methods", "linear", "--cv", "4"]
+    printed = run("compare", *options, "--split", "group:patient", "--out", "g").output
     assert "'patient' keeps rows together and is not learned from" in printed
     assert "no value of 'patient' on both sides" in " ".join(printed.split())
-    printed = run("compare", *options, "--time", "visit", "--out", "t").output
+    printed = run("compare", *options, "--split", "time:visit", "--out", "t").output
     assert "4 folds, each tested on rows that are later in 'visit'" in " ".join(printed.split())
     printed = run("compare", *options, "--repeats", "3", "--out", "r").output
     assert "means of 3 times 4-fold cross-validation" in " ".join(printed.split())

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         TensorSwitching,
         convert,
     )
+    from tensorswitch.persistence import load
     from tensorswitch.switched import switched_linear
     from tensorswitch.switches import Routes
 
@@ -39,6 +40,7 @@ __all__ = [
     "convert",
     "inverted",
     "kernels",
+    "load",
     "nn",
     "ridge",
     "switched_linear",
@@ -54,6 +56,7 @@ _HOMES = {
     "SwitchedLinear": "nn",
     "TensorSwitching": "nn",
     "convert": "nn",
+    "load": "persistence",
     "switched_linear": "switched",
 }
 

@@ -28,6 +28,7 @@ from tensorswitch._files import replacing
 __all__ = ["load", "save"]
 
 FORMAT, VERSION = "tensorswitch", 1
+MODEL = "model.safetensors"  # in the folders of commands
 # Imported in this order when a file holds a kind that is not known yet.
 HOMES = (
     "switches preprocessing linear ridge features models training kernel_ridge estimators tables "
@@ -136,7 +137,7 @@ def load(path: str | Path, expected: type | None = None) -> Any:
     Parameters
     ----------
     path : str or Path
-        The file.
+        The file, or the folder of ``tensorswitch train``.
     expected : type, optional
         The class that the file must hold, or a base of it.
 
@@ -154,6 +155,8 @@ def load_with_notes(path: str | Path, expected: type | None = None) -> tuple[Any
 
 
 def _load(path: str | Path, expected: type | None, with_notes: bool) -> tuple[Any, State]:
+    if Path(path).is_dir() and (Path(path) / MODEL).exists():
+        path = Path(path) / MODEL
     tensors, header = _read(path)
     version = header.get("version")
     if version != VERSION:
@@ -163,7 +166,8 @@ def _load(path: str | Path, expected: type | None, with_notes: bool) -> tuple[An
     try:
         value = decode(header["value"], tensors)
         if expected is not None and not isinstance(value, expected):
-            raise ValueError(f"it holds {_described(value)}, expected {expected.__name__}")
+            what = f"it holds {_described(value)}, expected {expected.__name__}"
+            raise ValueError(f"{what}; tensorswitch.load reads all files")
         return value, decode(header["notes"], tensors) if with_notes else {}
     except RecursionError as error:
         raise ValueError(f"the header of {path} is nested too deeply") from error

@@ -110,7 +110,7 @@ def test_all_learners_fit_numbers_and_classes(tmp_path):
     for classes in (False, True):
         problem = table(tmp_path, 120, classes)
         quick = {n: {"max_iter": 2} for n in ("ss", "ts-lrc", "ts-ibp-lrc", "ts-ibp", "ss+ts")}
-        found = compare(problem, "all", tmp_path / str(classes), settings=quick, folds=2)
+        found = compare(problem, "all", tmp_path / str(classes), settings=quick, cv=2)
         suits = {n for n, one in LEARNERS.items() if problem.task in one.tasks and not one.images}
         assert {r.learner for r in found.records} == suits
         assert [r.failure for r in found.failed] == []
@@ -122,28 +122,31 @@ def test_all_learners_fit_numbers_and_classes(tmp_path):
 def test_splits(tmp_path, classes):
     problem = table(tmp_path, classes=classes)
     plan = partial(compare, problem, ["linear"], tmp_path, run=False)
-    assert len(plan(folds=3).splits) == 3
-    assert len(plan(folds=3, repeats=2).splits) == 6
-    assert plan(folds=3).records[0].name != plan(folds=3, repeats=2).records[0].name
+    assert len(plan(cv=3).splits) == 3
+    assert len(plan(cv=3, repeats=2).splits) == 6
+    assert plan(cv=3).records[0].name != plan(cv=3, repeats=2).records[0].name
     street, day = (problem.rows[name].to_numpy() for name in ("street", "day"))
-    grouped = plan(group="street", folds=4)
+    grouped = plan(split="group:street", cv=4)
     for train_rows, test_rows in grouped.splits:
         assert not {*street[train_rows]} & {*street[test_rows]}
     assert "street" not in grouped.problem.rows.columns
     assert sum(len(test_rows) for _, test_rows in grouped.splits) == len(problem)
-    for train_rows, test_rows in plan(time="day").splits:
+    for train_rows, test_rows in plan(split="time:day").splits:
         assert day[train_rows].max() <= day[test_rows].min()
-    assert "later in 'day'" in plan(time="day").how
+    assert "later in 'day'" in plan(split="time:day").how
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"folds": 1}, "folds must be at least 2, got 1"),
-        ({"folds": 101}, "101 folds need as many rows, but there are 100"),
-        ({"group": "kind"}, "5 folds need as many groups, but 'kind' has 2 values"),
-        ({"group": "stret"}, "houses has no column 'stret'; expected one of size, kind"),
-        ({"group": "street", "time": "day"}, "group, time and repeats exclude each other"),
+        ({"cv": 1}, "cv must be at least 2, got 1"),
+        ({"cv": 101}, "101 folds need as many rows, but there are 100"),
+        ({"split": "group:kind"}, "5 folds need as many groups, but 'kind' has 2 values"),
+        ({"split": "group:stret"}, "houses has no column 'stret'; expected one of size, kind"),
+        ({"split": "time:day", "repeats": 2}, "repeats have no effect with split 'time:day'"),
+        ({"split": "group"}, "split must be random, time:COLUMN or group:COLUMN; got 'group'"),
+        ({"metric": "f1"}, "metric of a regression must be one of r2, rmse, mae; got 'f1'"),
+        ({"class_weight": "balanced"}, "is a regression, so there are no classes to weigh"),
         ({"repeats": 0}, "repeats must be a positive integer, got 0"),
         ({"learners": ["magic"]}, "unknown method 'magic'; expected one of mean, linear"),
         ({"learners": ["svm-ts"]}, "svm-ts cannot be used for a regression"),
@@ -162,7 +165,7 @@ def test_what_cannot_be_done_is_said_before_anything_is_written(tmp_path, option
 
 def test_groups_and_times_need_a_table():
     with pytest.raises(ValueError, match="digits is not a table, so there is no column 'x'"):
-        compare("digits", ["linear"], group="x", run=False)
+        compare("digits", ["linear"], split="group:x", run=False)
 
 
 def test_a_learner_that_always_predicts_one_class_is_named(tmp_path):

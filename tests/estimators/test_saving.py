@@ -1,7 +1,13 @@
+import os
+
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_diabetes, load_digits, load_iris
 from sklearn.exceptions import NotFittedError
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from tensorswitch.estimators import (
     StreamingRidgeClassifier,
@@ -96,3 +102,39 @@ def test_words_take_no_more_room_than_they_need(tmp_path):
     rewritten(tmp_path / "a.safetensors", claim_long_words)
     loaded = load_estimator(tmp_path / "a.safetensors")
     assert loaded.classes_.dtype == model.classes_.dtype
+
+
+def test_pipelines_with_steps_of_other_libraries_are_saved(tmp_path):
+    X, y = ROWS.copy(), NUMBERS
+    X[::7, 2] = np.nan
+    model = make_pipeline(SimpleImputer(), StandardScaler(), "passthrough", TSRidgeRegressor())
+    save_estimator(model.fit(X, y), tmp_path / "model", sums=True)
+    loaded = load_estimator(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    assert [name for name, _ in loaded.steps] == [name for name, _ in model.steps]
+    loaded[-1].partial_fit(loaded[:-1].transform(X[:20]), y[:20])  # its sums were kept
+
+
+def test_pipelines_of_tables_are_saved(tmp_path):
+    skrub = pytest.importorskip("skrub")
+    frame = pd.DataFrame({"a": ["x", "y", "z"] * 20, "b": np.arange(60.0)})
+    frame["day"] = pd.date_range("2020-01-01", periods=60)
+    model = make_pipeline(skrub.TableVectorizer(), TSKernelRidgeRegressor())
+    save_estimator(model.fit(frame, frame["b"].abs()), tmp_path / "model")
+    loaded = load_estimator(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict(frame), model.predict(frame))
+
+
+def test_steps_that_are_not_trusted_are_refused(tmp_path):
+    model = make_pipeline(FunctionTransformer(os.path.normpath), TSRidgeRegressor(gates=4))
+    model[-1].fit(ROWS, NUMBERS)
+    save_estimator(model, tmp_path / "model")
+    with pytest.raises(ValueError, match=r"has the classes \w+\.normpath, which are not trusted"):
+        load_estimator(tmp_path / "model")
+
+
+def test_what_does_not_end_with_an_estimator_of_this_package_is_refused(tmp_path):
+    with pytest.raises(TypeError, match="or pipelines of them, can be saved; got a Pipeline"):
+        save_estimator(make_pipeline(StandardScaler()).fit(ROWS), tmp_path / "model")
+    with pytest.raises(NotFittedError):
+        save_estimator(make_pipeline(StandardScaler(), TSRidgeRegressor()), tmp_path / "model")

@@ -70,19 +70,25 @@ def test_unseen_words_gaps_and_missing_columns():
     assert x[1, colour].tolist() == [0, 0, 1]
     assert x[:, names.index("sex = m")].tolist() == [0.5, 1]
     assert np.isfinite(x).all()
-    assert encoder.differences(new) == (["size", "day"], [])
-    assert encoder.differences(TRAIN.assign(more=1))[1] == ["more"]
+    missing, *_ = encoder.describe_differences(new)
+    assert missing == "missing columns, which count as missing values: size, day"
+    (more,) = encoder.describe_differences(TRAIN.assign(more=1))
+    assert more == "new columns, which are not used: more"
+    assert not encoder.describe_differences(TRAIN.assign(more=1), besides=["more"])
+    with pytest.raises(DataError, match="have none of the columns of training: size, colour"):
+        encoder.describe_differences(TRAIN[[]])
 
 
 def test_what_was_not_seen_is_described():
     encoder = TableEncoder().fit(TRAIN)
-    assert encoder.describe_unseen(TRAIN) == []
+    assert encoder.describe_differences(TRAIN) == []
     new = {
         "size": ["3", "tall", None, "2"],
         "colour": ["green", "red", "pink", None],
         "day": ["2020-02-01", "soon", "later", None],
     }
-    assert encoder.describe_unseen(pd.DataFrame(new)) == [
+    assert encoder.describe_differences(pd.DataFrame(new)) == [
+        "missing columns, which count as missing values: sex",
         "column 'size': 1 row with a value that is not a number and counts as missing: 'tall'",
         "column 'day': 2 rows with a value that is not a date and counts as missing: "
         "'soon', 'later'",
@@ -139,7 +145,7 @@ def test_new_rows_are_read_as_the_training_rows_were_written():
         frame = pd.DataFrame({"n": cells})
         encoder, rows = TableEncoder().fit(frame), pd.DataFrame({"n": new})
         np.testing.assert_array_equal(encoder.transform(rows)[[0, 2]], encoder.transform(frame))
-        (note,) = encoder.describe_unseen(rows)
+        (note,) = encoder.describe_differences(rows)
         assert "1 row with a value that is not a" in note
         known = TableEncoder(written={"n": "words"}).fit(frame)
         assert known.input_names == [f"n = {cells[1]}"]

@@ -54,6 +54,10 @@ Target = Annotated[str | None, option("COLUMN", "What to predict [label, or last
 Ignore = Annotated[list[str] | None, option("COLUMNS", "Not learned from; commas between.")]
 Id = Annotated[str | None, option("COLUMN", "Names rows; not learned from.", "--id")]
 Task = Annotated[str | None, option(None, "classification or regression [by the target].")]
+Test = Annotated[str | None, option("FILE", "A table of rows to test on.")]
+Split = Annotated[str | None, option("HOW", "random, time:COLUMN or group:COLUMN.")]
+Metric = Annotated[str | None, option(None, "What counts, such as f1 or log-loss [error, R²].")]
+Weight = Annotated[str | None, option("HOW", "balanced, or CLASS=NUMBER with commas.")]
 Components = Annotated[int | None, option("N", "Principal components of images; 0 for none.")]
 Set = Annotated[list[str] | None, option("NAME=VALUE", "Parameter of the learner.", "--set")]
 Sep = Annotated[str | None, option("CHAR", "Separator of columns [found].")]
@@ -101,8 +105,11 @@ def load(data: str, **options: Any) -> Problem:
         return compare.load_problem(data, **options)
 
 
-def describe(problem: Problem, components: int | None = None) -> str:
-    """Return size, kind and task of a problem in one line, and what was decided below it."""
+def describe(problem: Problem, components: int | None = None, divided: str | None = None) -> str:
+    """Return size, kind and task of a problem in one line, and what was decided below it.
+
+    How rows could be ``divided`` for the test is not said if it has been decided.
+    """
     rows: Any = problem.rows
     if problem.is_table:
         kind = f"rows of {len(rows.columns)} columns"
@@ -113,7 +120,8 @@ def describe(problem: Problem, components: int | None = None) -> str:
     first = f"{problem.name}: {len(problem):,} {kind}, {problem.task}{classes}"
     unused = "--components is not used: columns of tables are not projected"
     more = [unused] if components and problem.is_table else []
-    return "\n  ".join([first, *problem.notes, *more])
+    notes = [note for note in problem.notes if not (divided and "--split" in note)]
+    return "\n  ".join([first, *notes, *more])
 
 
 def parameters(given: Iterable[str] | None) -> dict[str, Any]:
@@ -130,6 +138,22 @@ def parameters(given: Iterable[str] | None) -> dict[str, Any]:
     return found
 
 
+def class_weight(text: str | None) -> str | dict[str, float] | None:
+    """Return weights of classes from "balanced" or NAME=NUMBER with commas."""
+    if text is None or text == "balanced":
+        return text
+    found = {}
+    for part in text.split(","):
+        name, equals, value = part.rpartition("=")
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise ValueError(f"--class-weight must be balanced or CLASS=NUMBER, got {part!r}")
+    return found
+
+
 def measures(metrics: dict[str, Any]) -> str:
     """Return the main measures in a line."""
     from tensorswitch.compare._metrics import number
@@ -139,7 +163,8 @@ def measures(metrics: dict[str, Any]) -> str:
         return f"R² {metrics['r2']:.4f}, RMSE {rmse}, MAE {mae}"
     loss = f", log-loss {metrics['log_loss']:.4f}" if "log_loss" in metrics else ""
     balanced = f"balanced accuracy {100 * metrics['balanced_accuracy']:.2f} %"
-    return f"accuracy {100 * metrics['accuracy']:.2f} %, {balanced}{loss}"
+    f1 = f", F1 {metrics['f1']:.3f}" if len(metrics["confusion"]) == 2 else ""
+    return f"accuracy {100 * metrics['accuracy']:.2f} %, {balanced}{f1}{loss}"
 
 
 def _stop() -> NoReturn:

@@ -17,6 +17,8 @@ from rich.table import Table
 
 from tensorswitch.cli import _app as cli
 
+LONG = 20  # seconds, beyond which the user is told before
+
 
 @cli.app.command()
 def compare(
@@ -29,10 +31,15 @@ def compare(
     settings: Annotated[
         list[str] | None, cli.option("LEARNER.NAME=VALUE", "Parameter of a learner.", "--set")
     ] = None,
-    folds: Annotated[int | None, cli.option("N", "Cross-validate in N folds.")] = None,
+    metric: cli.Metric = None,
+    split: cli.Split = None,
+    cv: Annotated[int | None, cli.option("N", "Cross-validate in N folds.", "--cv")] = None,
     repeats: Annotated[int, cli.option("N", "Draw the folds N times.")] = 1,
-    group: Annotated[str | None, cli.option("COLUMN", "Keeps its values within one fold.")] = None,
-    time: Annotated[str | None, cli.option("COLUMN", "Tests on later rows.")] = None,
+    test: cli.Test = None,
+    class_weight: cli.Weight = None,
+    time_budget: Annotated[
+        float, cli.option("SECONDS", "Leave out learners that would take longer.")
+    ] = float("inf"),
     components: cli.Components = None,
     seed: Annotated[int, cli.option("N", "Seed of all learners.")] = 0,
     folder: Annotated[
@@ -44,11 +51,13 @@ def compare(
 ) -> None:
     """Compare learners on your data; print a table and write report.html."""
     from tensorswitch._files import make_folder
+    from tensorswitch._progress import clock
     from tensorswitch.compare import compare as run
     from tensorswitch.compare import write_report
 
-    ignored = [name for name in ignore or () if name != group]  # groups are needed for the folds
-    columns = {"target": target, "ignore": ignored, "id_column": id_column}
+    divides = (split or "").partition(":")[2]  # a column that is needed for the folds
+    ignored = [name for name in ignore or () if name != divides]
+    columns = {"target": target, "ignore": ignored, "id_column": id_column, "test": test}
     form = {"sep": sep, "decimal": decimal, "dayfirst": dayfirst}
     problem = cli.load(data, task=task, **columns, **form)
     given: dict[str, dict[str, Any]] = {}
@@ -57,28 +66,33 @@ def compare(
         if not dot:
             raise ValueError(f"--set of compare needs LEARNER.NAME=VALUE, got {name!r}")
         given.setdefault(learner, {})[parameter] = value
-    how: dict[str, Any] = {"folds": folds, "repeats": repeats, "group": group, "time": time}
+    how: dict[str, Any] = {"metric": metric, "cv": cv, "repeats": repeats, "split": split}
+    how |= {"class_weight": cli.class_weight(class_weight)}
     how |= {"settings": given, "components": components, "seed": seed}
     # What is wrong is said before anything is written.
     result = run(problem, methods, folder, **how, run=False)
     folder = result.folder
     make_folder(folder)
-    cli.say(cli.describe(problem, components))
-    if group:
-        cli.say(f"  {group!r} keeps rows together and is not learned from")
+    cli.say(cli.describe(problem, components, split or test))
+    if (split or "").startswith("group:"):
+        cli.say(f"  {divides!r} keeps rows together and is not learned from")
     _say_what_is_done(result.records, folder)
+    if (estimate := sum(map(result.seconds_left, result.records))) > LONG:
+        cli.say(
+            f"This takes about {clock(estimate)}, if the cores are free; --time-budget limits it"
+        )
     advice = f"; run the same command again to resume from {folder}"
     with cli.stoppable(advice), _watching(result.records) as watch:
-        result.run(watch)
+        result.run(watch, time_budget)
     _show(result)
     write_report(result, folder / "report.html", shlex.join(["tensorswitch", *sys.argv[1:]]))
     cli.say(f"Report: {folder / 'report.html'}")
     own = next((r for r in result.ranked if result.model_path(r).exists()), None)
     if own is not None and data != problem.name:
         same = [("--data", data), ("--target", problem.target_name), ("--id", id_column)]
-        same += [("--task", task), ("--sep", sep), ("--decimal", decimal)]
-        unused = (name for name in (*(ignore or ()), group) if name != id_column)
-        same += [("--ignore", name) for name in unused]
+        same += [("--task", task), ("--sep", sep), ("--decimal", decimal), ("--split", split)]
+        same += [("--metric", metric), ("--class-weight", class_weight), ("--test", test)]
+        same += [("--ignore", name) for name in ignored if name != id_column]
         words = [word for name, value in same if value for word in (name, value)]
         if dayfirst is not None:
             words.append("--dayfirst" if dayfirst else "--monthfirst")

@@ -22,12 +22,16 @@ def train(
     id_column: cli.Id = None,
     task: cli.Task = None,
     method: Annotated[
-        str, cli.option("LEARNER", "One of those of compare [kernel-ridge].")
-    ] = "kernel-ridge",
+        str | None, cli.option("LEARNER", "One of those of compare [by size].")
+    ] = None,
     settings: cli.Set = None,
     holdout: Annotated[
         bool, typer.Option("--holdout", help="Do not fit again to the rows tested on.")
     ] = False,
+    metric: cli.Metric = None,
+    split: cli.Split = None,
+    test: cli.Test = None,
+    class_weight: cli.Weight = None,
     components: cli.Components = None,
     folder: Annotated[Path, cli.option(None, "Folder of the model [run].", "--out", "-o")] = RUN,
     sep: cli.Sep = None,
@@ -40,24 +44,35 @@ def train(
     """
     from tensorswitch._progress import progress_bar
     from tensorswitch.compare import train as run
-    from tensorswitch.compare._fitting import only_class
+    from tensorswitch.compare._fitting import only_class, usual_learner
     from tensorswitch.compare._report import seconds
+    from tensorswitch.compare._splits import once
 
     given: dict[str, Any] = {"settings": cli.parameters(settings), "components": components}
-    columns = {"target": target, "ignore": ignore or (), "id_column": id_column}
+    given |= {"metric": metric, "split": split, "class_weight": cli.class_weight(class_weight)}
+    divides = (split or "").partition(":")[2]
+    ignored = [name for name in ignore or () if name != divides]
+    columns = {"target": target, "ignore": ignored, "id_column": id_column, "test": test}
     form = {"sep": sep, "decimal": decimal, "dayfirst": dayfirst}
     problem = cli.load(data, task=task, **columns, **form)
-    cli.say(cli.describe(problem, components))
+    cli.say(cli.describe(problem, components, split or test))
+    if method is None:
+        method = usual_learner(problem)
+        cli.say(f"  {method} is taken for {len(problem):,} rows; --method names another learner")
     before = (folder / MODEL).exists()
     with cli.stoppable(), progress_bar(method, cli.err.is_terminal):
-        _, result = run(problem, method, folder, holdout=holdout, **given)
-    train_rows, test_rows = problem.split()
+        predictor, result = run(problem, method, folder, holdout=holdout, **given)
+    train_rows, test_rows = once(problem, split)
     note = f" ({result.note})" if result.note else ""
     if only := only_class([result], problem.class_names):
         cli.say(f"warning: {method} predicts {only}, whatever the row")
     fitted = f"fitted to {len(train_rows):,} in {seconds(result.fit_seconds)} s"
     what = f"{cli.measures(result.metrics)} on {len(test_rows):,} test rows"
     cli.say(f"{method}{note}: {what}, {fitted}")
+    if predictor.threshold is not None:
+        rare, least = predictor.threshold
+        name = (problem.class_names or ())[rare]
+        cli.say(f"{name!r} is predicted from a probability of {least:.3g}, for the best {metric}")
     if not holdout:
         cli.say(f"Fitted again to all {len(problem):,} rows")
     cli.say(f"Model: {folder / MODEL}" + (", in place of an earlier one" if before else ""))

@@ -11,8 +11,9 @@ import hashlib
 import json
 import math
 import platform
+import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,19 @@ import torch
 
 from tensorswitch._checks import check_seed
 from tensorswitch._files import make_folder, only_one, write_text
-from tensorswitch.compare._fitting import Result, default_components, fit_learner
-from tensorswitch.compare._learners import BASELINES, Learner, build, chosen_learners
+from tensorswitch.compare._fitting import Result, class_factors, default_components, fit_learner
+from tensorswitch.compare._learners import (
+    BASELINES,
+    Learner,
+    build,
+    chosen_learners,
+    estimated_seconds,
+    innermost,
+)
+from tensorswitch.compare._metrics import METRICS, Metric, metric_name
 from tensorswitch.compare._predictor import can_save
 from tensorswitch.compare._problem import Parts, Problem, load_problem
-from tensorswitch.compare._splits import FOLDS, Split, divided
+from tensorswitch.compare._splits import FOLDS, Split, divided, parsed
 
 MODELS = "models"
 Watch = Callable[[str, int, int, str], None]
@@ -57,9 +66,11 @@ class Record:
     own: bool
     settings: dict[str, Any]
     folds: int
+    metric: str = ""
     results: list[Result] = field(default_factory=list)
     failure: str | None = None
     made: dict[str, Any] = field(default_factory=dict)
+    skipped: str = ""  # why it was not run
 
     def read(self, folder: Path) -> Record:
         """Take over the results of an earlier run; its failures are forgotten."""
@@ -98,6 +109,19 @@ class Record:
         """Mean test error: the share of wrong rows, or 1 − R²; NaN if the learner failed."""
         return self.mean("error") if self.complete else math.nan
 
+    @property
+    def rank(self) -> tuple[float, float]:
+        """By which records are sorted: the metric, and the log-loss where it is the same."""
+        value, loss = self.mean(self.by.measure), self.mean("log_loss")
+        if math.isnan(self.error) or math.isnan(value):
+            return math.inf, math.inf
+        return round(-value if self.by.more else value, 12), math.inf if math.isnan(loss) else loss
+
+    @property
+    def by(self) -> Metric:
+        """The metric that it is ranked by."""
+        return METRICS[self.metric]
+
     def mean(self, measure: str) -> float:
         """Return the mean of a measure over the splits where it is defined, or NaN."""
         return float(np.mean(self._known(measure) or math.nan))
@@ -108,11 +132,11 @@ class Record:
 
     @property
     def spread(self) -> float:
-        """Standard error of the error; NaN for one split of a regression."""
-        errors = self._known("error")
-        if len(errors) > 1:
-            return float(np.std(errors, ddof=1) / math.sqrt(len(errors)))
-        if self.results and "confusion" in self.results[0].metrics:
+        """Standard error of the metric; NaN for one split, but for the share of wrong rows."""
+        values = self._known(self.by.measure)
+        if len(values) > 1:
+            return float(np.std(values, ddof=1) / math.sqrt(len(values)))
+        if self.results and self.metric == "error":
             rows = int(np.sum(self.results[0].metrics["confusion"]))  # of a binomial share
             return math.sqrt(max(self.error * (1 - self.error), 0.0) / rows)
         return math.nan
@@ -129,9 +153,8 @@ class Record:
             return "failed"
         if not self.results:
             return ""
-        if "r2" in self.results[0].metrics:
-            return f"R² {self.mean('r2'):.3f}"
-        return f"{100 * self.mean('error'):.1f} % error"
+        text = self.by.text(self.mean(self.by.measure), 1)
+        return f"{text} % {self.by.label}" if self.by.percent else f"{self.by.label} {text}"
 
 
 @dataclass
@@ -175,8 +198,8 @@ class Comparison:
 
     @property
     def ranked(self) -> list[Record]:
-        """The records, least error first; those that failed are last."""
-        return sorted(self.records, key=lambda r: math.inf if math.isnan(r.error) else r.error)
+        """The records, the best by the metric first; those that failed are last."""
+        return sorted(self.records, key=lambda r: r.rank)
 
     @property
     def failed(self) -> list[Record]:
@@ -187,18 +210,33 @@ class Comparison:
         """Return where the model of the first split of a record is, if it is of this library."""
         return self.folder / MODELS / f"{record.name}.safetensors"
 
-    def run(self, watch: Watch | None = None) -> None:
+    def seconds_left(self, record: Record) -> float:
+        """Return about how long a learner still takes, by its past fits or its usual costs."""
+        count = record.folds - len(record.results)
+        if record.results:
+            return count * record.seconds
+        rows: Any = self.problem.rows
+        inputs = len(rows.columns) if self.problem.is_table else math.prod(np.shape(rows)[1:])
+        return count * estimated_seconds(record.learner, len(self.splits[0][0]), inputs)
+
+    def run(self, watch: Watch | None = None, budget: float = math.inf) -> None:
         """Run what is not done, writing each record after each fold.
 
-        ``watch(name, done, total, note)`` is called before and after every fit.
+        ``watch(name, done, total, note)`` is called before and after every fit. Learners that would
+        take longer than what is left of ``budget``, in seconds, are not run.
         """
+        start = time.monotonic()
         make_folder(self.folder / MODELS)
         tell = watch or (lambda *_: None)
         encoded: dict[int, Parts] = {}
         with only_one(self.folder):
             for record in self.records:
                 tell(record.learner, len(record.results), record.folds, record.summary)
-                if not record.complete:
+                left = budget - (time.monotonic() - start)
+                if not record.complete and self.seconds_left(record) > left:
+                    record.skipped = f"not run: it takes about {self.seconds_left(record):.0f} s"
+                elif not record.complete:
+                    record.skipped = ""
                     self._run(record, tell, encoded)
                 tell(record.learner, record.folds, record.folds, record.summary)
 
@@ -230,10 +268,12 @@ def compare(
     folder: str | Path | None = None,
     *,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
-    folds: int | None = None,
+    metric: str | None = None,
+    split: str | None = None,
+    cv: int | None = None,
     repeats: int = 1,
-    group: str | None = None,
-    time: str | None = None,
+    class_weight: str | Mapping[str, float] | None = None,
+    time_budget: float = math.inf,
     components: int | None = None,
     seed: int = 0,
     run: bool = True,
@@ -252,14 +292,22 @@ def compare(
         Output folder, ``compare-NAME`` if None. Results found there are reused.
     settings : mapping of str to mapping, optional
         Parameters of the estimators by name of the learner.
-    folds : int, optional
+    metric : str, optional
+        What learners are ranked by: "error" (by default, and by log-loss where it is the same),
+        "log-loss", "balanced-accuracy", "roc-auc", "average-precision" or "f1"; "r2" (by default),
+        "rmse" or "mae". Of two classes, F1 and the two before it are those of the rarer one.
+    split : str, optional
+        How rows are divided: "random"; "time:COLUMN", where test rows are later than training rows;
+        or "group:COLUMN", of which no value is among training and test rows at once, and which is
+        not learned from.
+    cv : int, optional
         Number of folds. By default small tables have five, and others are divided once.
     repeats : int, default=1
         How often folds are drawn.
-    group : str, optional
-        Column of which no value is among training and test rows at once. It is not learned from.
-    time : str, optional
-        Column that rows are ordered by: test rows are later than training rows.
+    class_weight : "balanced" or mapping of str to float, optional
+        Factors on the weights of rows, by name of the class, for learners that have them.
+    time_budget : float, optional
+        Seconds for all fits. Learners that are likely to take longer than what is left are not run.
     components : int, optional
         Principal components of images and arrays, 0 for none. By default 64 of more than 128.
     seed : int, default=0
@@ -286,23 +334,27 @@ def compare(
     problem = load_problem(data) if isinstance(data, str | Path) else data
     if not isinstance(problem, Problem):
         problem = Problem.from_dataset(problem)
-    splits = divided(problem, folds, repeats, group, time)
-    how = f"{folds or len(splits)}-fold cross-validation"
-    if time:
-        how = f"{len(splits)} folds, each tested on rows that are later in {time!r}"
-    elif group:
-        how += f" with no value of {group!r} on both sides"
-        rows: Any = problem.rows
-        if group in rows:
-            rows, ignored = rows.drop(columns=[group]), (*problem.ignored, group)
-            problem = replace(problem, rows=rows, ignored=ignored)
+    ranked_by = metric_name(metric, problem.task)
+    splits, (kind, column) = divided(problem, cv, repeats, split), parsed(split)
+    how = f"{cv or len(splits)}-fold cross-validation"
+    if kind == "time":
+        how = f"{len(splits)} folds, each tested on rows that are later in {column!r}"
+    elif kind == "group":
+        how += f" with no value of {column!r} on both sides"
+        problem = problem.without(column)
     elif repeats > 1:
-        how = f"{repeats} times {folds or FOLDS}-fold cross-validation"
+        how = f"{repeats} times {cv or FOLDS}-fold cross-validation"
     folder = Path(f"compare-{problem.name}" if folder is None else folder)
     chosen = chosen_learners(learners, problem)
     given = {name: dict(some) for name, some in (settings or {}).items()}
     if strangers := [name for name in given if name not in chosen]:
         raise ValueError(f"settings of {', '.join(strangers)}, which are not compared")
+    if class_weight is not None:
+        factors = class_factors(class_weight, problem)
+        for name, learner in chosen.items():
+            known = innermost(build(learner, problem, len(splits[0][0]), {}, 0)).get_params()
+            if "class_weight" in known:
+                given[name] = {"class_weight": factors, **given.get(name, {})}
     about = {"components": default_components(problem, components), "seed": check_seed(seed)}
     digest = hashlib.blake2b(digest_size=8)
     for part in (part for split in splits for part in split):
@@ -315,9 +367,10 @@ def compare(
         key = json.dumps([name, of, len(splits)], sort_keys=True).encode()
         word = "".join(c if c.isalnum() or c in "-+" else "_" for c in name)  # for a file
         stem = f"{problem.name}-{word}-{hashlib.blake2b(key, digest_size=6).hexdigest()}"
-        empty = Record(stem, name, learner.label, learner.about, learner.own, of, len(splits))
+        about_it = learner.label, learner.about, learner.own
+        empty = Record(stem, name, *about_it, of, len(splits), ranked_by)
         records.append(empty.read(folder))
     result = Comparison(problem, chosen, records, splits, folder, {**about, "settings": given}, how)
     if run:
-        result.run()
+        result.run(budget=time_budget)
     return result

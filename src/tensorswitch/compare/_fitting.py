@@ -17,11 +17,14 @@ from sklearn.model_selection import GridSearchCV, ShuffleSplit, StratifiedShuffl
 from tensorswitch._checks import check_positive, check_seed
 from tensorswitch._files import make_folder, only_one
 from tensorswitch.compare._learners import LEARNERS, Learner, build, innermost, named
-from tensorswitch.compare._predictor import MODEL, Predictor, RawImages, can_save, measure
+from tensorswitch.compare._metrics import metric_name
+from tensorswitch.compare._predictor import Predictor, RawImages, can_save, load_predictor, measure
 from tensorswitch.compare._problem import Parts, Problem
-from tensorswitch.compare._splits import Split
+from tensorswitch.compare._splits import Split, once, parsed
+from tensorswitch.persistence import MODEL
 
 MANY_FEATURES, COMPONENTS = 128, 64  # images of more pixels are projected
+KERNEL_ROWS = 20_000  # beyond which kernel ridge takes many minutes
 VALIDATION, FEWEST, MOST = 0.2, 50, 5_000  # share of the rows for a search, and for how many
 
 
@@ -97,6 +100,38 @@ def _search(
     return {name.removeprefix(prefix): value for name, value in search.best_params_.items()}
 
 
+def _check_place(path: Path, target: str) -> None:
+    """Raise if a file is not a model of this target, which would be lost."""
+    if not path.exists():
+        return
+    try:
+        there = load_predictor(path).target_name
+    except ValueError as error:
+        raise ValueError(f"{path} would be replaced, but {error}; choose another folder") from error
+    if there != target:
+        what = f"{path} is a model of {there!r}, which would be lost"
+        raise ValueError(f"{what}; choose another folder for {target!r}, or delete it")
+
+
+def class_factors(class_weight: Any, problem: Problem) -> Any:
+    """Return scikit-learn's ``class_weight`` for "balanced" or weights by name of the class."""
+    names = problem.class_names
+    if names is None:
+        raise ValueError(f"{problem.name} is a regression, so there are no classes to weigh")
+    if class_weight == "balanced":
+        return class_weight
+    if strangers := [name for name in class_weight if name not in names]:
+        raise ValueError(f"class_weight of {strangers[0]!r}; classes are {', '.join(names)}")
+    return {i: float(class_weight.get(name, 1.0)) for i, name in enumerate(names)}
+
+
+def usual_learner(problem: Problem) -> str:
+    """Return the learner for a problem: convolutions of images, kernels of up to 20,000 rows."""
+    if problem.is_image and problem.task == "classification":
+        return "conv-rr"
+    return "kernel-ridge" if len(problem) <= KERNEL_ROWS else "rr"
+
+
 def only_class(results: Sequence[Result], names: Sequence[str] | None) -> str:
     """Say which class is predicted for all test rows, if that is wrong for some; "" if several."""
     if names is None or not results:
@@ -109,28 +144,38 @@ def only_class(results: Sequence[Result], names: Sequence[str] | None) -> str:
 
 def train(
     problem: Problem,
-    learner: Any = "kernel-ridge",
+    learner: Any = None,
     folder: str | Path | None = None,
     *,
     holdout: bool = False,
+    split: str | None = None,
+    metric: str | None = None,
+    class_weight: str | Mapping[str, float] | None = None,
     settings: Mapping[str, Any] | None = None,
     components: int | None = None,
     seed: int = 0,
 ) -> tuple[Predictor, Result]:
     """Fit one learner, measure it on rows that are held out, and fit it again to all rows.
 
-    Intervals and calibrated probabilities are those of the rows that were held out.
+    Intervals, calibrated probabilities and thresholds are those of the rows that were held out.
 
     Parameters
     ----------
     problem : Problem
         The problem.
-    learner : str or estimator, default="kernel-ridge"
-        A key of :data:`LEARNERS`, or a scikit-learn estimator.
+    learner : str or estimator, optional
+        A key of :data:`LEARNERS`, or a scikit-learn estimator. By default :func:`usual_learner`.
     folder : str or Path, optional
         Where to write ``model.safetensors``, for learners of this library.
     holdout : bool, default=False
         Whether to keep the model that has not seen the rows that were held out.
+    split : str, optional
+        How rows are held out, as in :func:`compare`.
+    metric : str, optional
+        "balanced-accuracy" or "f1" choose the probability from which the rarer one of two classes
+        is predicted, on the rows that were held out.
+    class_weight : "balanced" or mapping of str to float, optional
+        Factors on the weights of rows, by name of the class.
     settings : mapping of str to object, optional
         Parameters of the estimator.
     components : int, optional
@@ -152,14 +197,21 @@ def train(
     >>> result.metrics["accuracy"] > 0.95
     True
     """
+    learner = usual_learner(problem) if learner is None else learner
+    goal = metric_name(metric, problem.task)
     name = learner if isinstance(learner, str) else type(innermost(learner)).__name__
     known = named(name, problem) if isinstance(learner, str) else Learner.of(name, learner)
     seed, given = check_seed(seed), dict(settings or {})
+    if class_weight is not None:
+        given["class_weight"] = class_factors(class_weight, problem)
     if folder is not None and not can_save(build(known, problem, len(problem), given, seed)):
         own = ", ".join(n for n, one in LEARNERS.items() if one.own and problem.task in one.tasks)
         what = f"{known.label} cannot be saved without pickle; compare it with others"
         raise TypeError(f"{what}, or use one of this library: {own}")
     components = default_components(problem, components)
+    divided = once(problem, split)
+    if parsed(split)[0] == "group":
+        problem = problem.without(parsed(split)[1])
 
     def fit(split: Split) -> tuple[Predictor, Result]:
         parts = problem.parts(*split, components)
@@ -169,11 +221,16 @@ def train(
         if folder is not None:
             make_folder(Path(folder))
             held.enter_context(only_one(Path(folder)))
-        predictor, result = fit(problem.split())
+            _check_place(Path(folder) / MODEL, problem.target_name)
+        predictor, result = fit(divided)
+        if goal in ("balanced-accuracy", "f1") and len(problem.class_names or ()) == 2:
+            test = problem.parts(*divided, components).test
+            result.metrics |= predictor.choose_threshold(test, problem.target[divided[1]], goal)
         if not holdout:
             every, first = np.arange(len(problem)), predictor
             predictor = fit((every, every[:1]))[0]  # measures of this fit are not used
             predictor.interval, predictor.calibration = first.interval, first.calibration
+            predictor.threshold = first.threshold
         if folder is not None:
             predictor.save(Path(folder) / MODEL)
     return predictor, result

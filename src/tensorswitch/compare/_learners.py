@@ -206,6 +206,35 @@ LEARNERS: dict[str, Learner] = {
 }
 
 
+# Seconds at 1,000 rows of 20 inputs, and exponents of rows and inputs: benchmarks.compare_times on
+# two cores of an AMD EPYC, 20 November 2026.
+COSTS = {
+    "linear": (0.024, 0.0, 0.0),
+    "forest": (0.25, 1.0, 0.4),
+    "boosting": (0.34, 0.1, 0.4),
+    "kernel-ridge": (0.96, 1.6, 1.2),
+    "rr": (0.28, 1.2, 0.1),
+    "conv-rr": (1.6, 0.7, 0.7),
+    "ss": (0.27, 0.4, 0.0),
+    "ts-lrc": (0.47, 0.8, 0.4),
+    "ts-ibp-lrc": (0.43, 0.9, 0.6),
+    "ts-ibp": (0.44, 0.6, 0.0),
+    "ss+ts": (0.76, 0.8, 0.3),
+    "svm": (0.014, 1.8, 0.2),
+    "svm-ss": (0.031, 1.5, 0.2),
+    "svm-ts": (0.042, 1.8, 0.1),
+    "mlp": (0.42, 1.0, 2.7),
+}
+
+
+def estimated_seconds(name: str, rows: int, inputs: int) -> float:
+    """Return about how long a fit takes; nothing is known of estimators that were given."""
+    base, of_rows, of_inputs = COSTS.get(name, (0.0, 0.0, 0.0))
+    if (most := LEARNERS[name].most_rows if name in LEARNERS else None) is not None:
+        rows = min(rows, most)
+    return float(base * (rows / 1_000) ** of_rows * (inputs / 20) ** of_inputs)
+
+
 def learners_for(problem: Problem) -> list[str]:
     """Return the names of the learners that suit a problem, a baseline first."""
     known = {name: one for name, one in LEARNERS.items() if problem.task in one.tasks}

@@ -2,28 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from pandas import DataFrame
+from sklearn.metrics import average_precision_score as precision_score
+from sklearn.metrics import roc_auc_score
 
 from tensorswitch._files import replacing
 
+
+class Metric(NamedTuple):
+    """What learners are ranked by; it has a column in tables."""
+
+    measure: str  # its name in records
+    label: str
+    more: bool = True  # whether more is better
+    percent: bool = False
+
+    def text(self, value: float, digits: int = 2) -> str:
+        """Return a value as it is shown, or a dash."""
+        if math.isnan(value):
+            return "–"
+        if self.label in ("RMSE", "MAE"):
+            return number(value)
+        return f"{100 * value:.{digits}f}" if self.percent else f"{value:.3f}"
+
+
+SHARES = {
+    "error": Metric("error", "error", more=False, percent=True),
+    "balanced-accuracy": Metric("balanced_accuracy", "balanced accuracy", percent=True),
+    "log-loss": Metric("log_loss", "log-loss", more=False),
+    "roc-auc": Metric("roc_auc", "ROC AUC"),
+    "average-precision": Metric("average_precision", "average precision"),
+    "f1": Metric("f1", "F1"),
+}
+NUMBERS = {
+    "r2": Metric("r2", "R²"),
+    "rmse": Metric("rmse", "RMSE", more=False),
+    "mae": Metric("mae", "MAE", more=False),
+}
+METRICS = SHARES | NUMBERS
+
+
+def metric_name(name: str | None, task: str) -> str:
+    """Return the name of a metric that suits a task, by default error or R²."""
+    fitting = [*(SHARES if task == "classification" else NUMBERS)]
+    key = fitting[0] if name is None else name.lower().replace("_", "-").replace(" ", "-")
+    if key not in fitting:
+        raise ValueError(f"metric of a {task} must be one of {', '.join(fitting)}; got {name!r}")
+    return key
+
+
 BINS = 10  # of the reliability curve
 LEAST = 1e-12  # smaller probabilities count as this in the log-loss
-MANY = 50  # classes beyond which only the probability of the predicted one is written
+MANY = 50  # classes beyond which only the probability of the predicted one is written or measured
 
 
 def classification_metrics(
-    truth: np.ndarray, predicted: np.ndarray, probabilities: np.ndarray | None, classes: int
+    truth: np.ndarray,
+    predicted: np.ndarray,
+    probabilities: np.ndarray | None,
+    classes: int,
+    positive: int | None = None,
 ) -> dict[str, Any]:
-    """Return error, accuracies, confusion matrix and, with probabilities, log-loss and reliability.
+    """Return error, accuracies, F1, confusion matrix and what follows from probabilities.
 
-    Balanced accuracy is the mean over classes that occur. Reliability has rows, the sum of the
-    probabilities of the predicted classes and the number of right rows, by that probability.
+    Balanced accuracy is the mean over classes that occur. F1, ROC AUC and average precision are
+    those of the ``positive`` one of two classes, by default the rarer, or means over all classes.
+    Reliability has rows, the sum of the probabilities of the predicted classes and the number of
+    right rows, by that probability.
     """
     confusion = np.zeros((classes, classes), dtype=np.int64)
     np.add.at(confusion, (truth, predicted), 1)  # += would count equal pairs once
@@ -31,8 +83,17 @@ def classification_metrics(
     recall = confusion.diagonal()[counts > 0] / counts[counts > 0]
     found: dict[str, Any] = {"error": 1 - float(right.mean()), "accuracy": float(right.mean())}
     found |= {"balanced_accuracy": float(recall.mean()), "confusion": confusion.tolist()}
+    judged = np.flatnonzero((counts > 0) & (counts < len(truth)))
+    if classes == 2:
+        judged = judged[judged == (counts.argmin() if positive is None else positive)]
+    f1 = 2 * confusion.diagonal()[judged] / (counts + confusion.sum(0))[judged]
+    found["f1"] = float(f1.mean()) if len(judged) else math.nan
     if probabilities is None:
         return found
+    for name, measure in (("roc_auc", roc_auc_score), ("average_precision", precision_score)):
+        some = judged if len(judged) <= MANY else judged[:0]
+        each = [measure(truth == k, probabilities[:, k]) for k in some]
+        found[name] = float(np.mean(each)) if each else math.nan
     rows, p = np.arange(len(truth)), np.clip(probabilities, LEAST, 1)
     found["log_loss"] = float(-np.log(p[rows, truth] / p.sum(1)).mean())
     sure = probabilities[rows, predicted]
@@ -76,6 +137,10 @@ class Predictions:
         The predicted classes, as indices into ``class_names``, or the predictions of a regression.
     low, high : ndarray of shape (rows,) or None, default=None
         Bounds between which nine tenths of the targets lie.
+    notes : tuple of str, default=()
+        Columns that are missing or new, and cells that are not of the kind of their column.
+
+    Iterating over predictions, or turning them into an array, gives the labels.
 
     Examples
     --------
@@ -93,9 +158,16 @@ class Predictions:
     values: np.ndarray | None = None
     low: np.ndarray | None = None
     high: np.ndarray | None = None
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.labels.tolist())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.labels, dtype=dtype)
 
     @property
     def labels(self) -> np.ndarray:
@@ -127,8 +199,8 @@ class Predictions:
     def metrics(self) -> dict[str, Any]:
         """Measure the predictions against the truth; classes that are not known count as errors.
 
-        They are ``accuracy``, ``balanced_accuracy``, ``confusion`` and, with probabilities,
-        ``log_loss``; or ``r2``, ``rmse`` and ``mae``.
+        They are ``accuracy``, ``balanced_accuracy``, ``f1``, ``confusion`` and, with probabilities,
+        ``log_loss``, ``roc_auc`` and ``average_precision``; or ``r2``, ``rmse`` and ``mae``.
         """
         if self.truth is None:
             raise ValueError("the true targets are not known, so no errors can be computed")

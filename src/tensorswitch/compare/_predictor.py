@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import inspect
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from pandas import DataFrame, Series
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from tensorswitch import persistence
-from tensorswitch.compare._metrics import Predictions, classification_metrics, regression_metrics
+from tensorswitch.compare._metrics import (
+    METRICS,
+    Predictions,
+    classification_metrics,
+    regression_metrics,
+)
+from tensorswitch.datasets import DataError
 from tensorswitch.explain import Explanation, explain
 from tensorswitch.linear._calibration import Calibration
 from tensorswitch.persistence import SavedPart, saved_as
 
-MODEL = "model.safetensors"
 COVERED = 0.9  # nominal coverage of the intervals
 
 
@@ -96,6 +103,9 @@ class Predictor(SavedPart):
         For the intervals of a regression, and the probabilities of classifiers without.
     row_shape, row_type : tuple of int and str
         Shape and type of a row of an array, before it is encoded; () for tables.
+    threshold : tuple of int and float, or None, default=None
+        The rarer one of two classes, and the probability from which it is predicted; by default it
+        is the class of the larger probability.
 
     Examples
     --------
@@ -117,6 +127,7 @@ class Predictor(SavedPart):
     row_shape: tuple[int, ...] = ()
     row_type: str = ""
     target_written: str = ""
+    threshold: tuple[int, float] | None = None
 
     @property
     def is_table(self) -> bool:
@@ -128,21 +139,83 @@ class Predictor(SavedPart):
 
         Parameters
         ----------
-        rows : table or ndarray
-            Raw rows.
+        rows : DataFrame, dict, list of dict, ndarray, str or Path
+            Raw rows: a table, one row or columns by name, several rows, an array, or a file as
+            :func:`predict_rows` takes it. None, NaN and empty strings are missing values.
         encoded : bool, default=False
             Whether they are inputs of the model already.
+
+        Returns
+        -------
+        Predictions
+            In the order of the rows. As an array they are the labels, or the numbers.
         """
-        x = rows if encoded else self.encoder(rows)
+        if isinstance(rows, str | Path):
+            from tensorswitch.compare._rows import predict_rows
+
+            predictions, given = predict_rows(self, rows)
+            return replace(predictions, notes=tuple(given.notes))
+        x, notes = (rows, ()) if encoded else self._inputs(rows)
         if self.class_names is not None:
             codes, probabilities = self._classes(x)
-            return Predictions([*self.class_names], probabilities, codes=codes)
+            return Predictions([*self.class_names], probabilities, codes=codes, notes=notes)
         values, deviations = numbers_of(self.model, x)
         low = high = None
         if self.interval is not None and (deviations is not None or not self.interval.scaled):
             unit = deviations if self.interval.scaled and deviations is not None else 1.0
             low, high = values + self.interval.low * unit, values + self.interval.high * unit
-        return Predictions(None, values=values, low=low, high=high)
+        return Predictions(None, values=values, low=low, high=high, notes=notes)
+
+    def predict_proba(self, rows: Any) -> np.ndarray:
+        """Return the probability of each class, in the order of ``class_names``.
+
+        Parameters
+        ----------
+        rows : DataFrame, dict, list of dict, ndarray, str or Path
+            Raw rows, as in :meth:`predict`.
+        """
+        found = self.predict(rows).probabilities
+        if found is None:
+            raise TypeError(f"{self.learner} has no probabilities")
+        return found
+
+    def _inputs(self, rows: Any) -> tuple[np.ndarray, tuple[str, ...]]:
+        """Return the inputs of the model for raw rows, and what is unusual about them."""
+        if not self.is_table:
+            rows = np.asarray(rows)
+            check_array(self, "the array", rows)
+            return self.encoder(rows), ()
+        frame = as_frame(rows)
+        return self.encoder(frame), tuple(self.encoder.describe_differences(frame))
+
+    def choose_threshold(self, test: np.ndarray, truth: np.ndarray, goal: str) -> dict[str, Any]:
+        """Choose from which probability the rarer of two classes is predicted.
+
+        Returns the measures of rows whose threshold was chosen on the other half of them.
+        """
+        found = self.predict(test, encoded=True)
+        if found.probabilities is None:
+            return {}
+        rare = int(np.bincount(truth, minlength=2).argmin())
+        shares, half = found.probabilities[:, rare], np.arange(len(truth)) % 2 == 0
+
+        def best(rows: np.ndarray) -> float:
+            """Return the middle of the threshold of the largest metric and the next smaller."""
+            tried = np.unique(np.quantile(shares[rows], np.linspace(0, 1, 200)))
+            measure = METRICS[goal].measure
+            scores = [
+                classification_metrics(
+                    truth[rows], np.where(shares[rows] >= t, rare, 1 - rare), None, 2, rare
+                )[measure]
+                for t in tried
+            ]
+            place = int(np.nanargmax(scores))
+            return float((tried[place] + tried[max(0, place - 1)]) / 2)
+
+        thresholds = np.where(half, best(~half), best(half))
+        codes = np.where(shares >= thresholds, rare, 1 - rare)
+        self.threshold = rare, best(np.ones_like(half))
+        return classification_metrics(truth, codes, found.probabilities, 2, rare)
 
     def explain(self, rows: Any) -> Explanation:
         """Return what each column, or each pixel, contributes to the outputs of the model.
@@ -151,6 +224,7 @@ class Predictor(SavedPart):
         with the axes of an image, and add up with the constant to the outputs. A model that has no
         exact explanation raises a TypeError.
         """
+        rows = as_frame(rows) if self.is_table else np.asarray(rows)
         x = self.encoder(rows)
         found = explain(self.model, x)
         if self.is_table:
@@ -186,6 +260,9 @@ class Predictor(SavedPart):
         assert self.class_names is not None
         every = np.zeros((len(codes), len(self.class_names)))
         every[:, known] = found
+        if self.threshold is not None:
+            rare, least = self.threshold
+            codes = np.where(every[:, rare] >= least, rare, 1 - rare)
         return codes, every
 
     def save(self, path: str | Path) -> None:
@@ -251,6 +328,40 @@ def measure(
     return metrics, seconds, remark
 
 
+def as_frame(rows: Any) -> DataFrame:
+    """Return rows of a table: a frame, one row or columns by name, or a list of rows."""
+    if isinstance(rows, DataFrame):
+        return rows
+    if isinstance(rows, Series):
+        rows = rows.to_dict()
+    if isinstance(rows, Mapping):
+        scalar = all(
+            isinstance(value, str) or not hasattr(value, "__len__") for value in rows.values()
+        )
+        return DataFrame([rows]) if scalar else DataFrame(dict(rows))
+    if isinstance(rows, list | tuple) and all(isinstance(row, Mapping) for row in rows):
+        return DataFrame(list(rows))
+    what = "a DataFrame, a dictionary, a list of dictionaries or the path of a table"
+    raise TypeError(
+        f"rows must be {what}, since columns are known by name; got {type(rows).__name__}"
+    )
+
+
+def check_array(predictor: Predictor, data: str | Path, rows: np.ndarray) -> None:
+    """Raise if rows are not like those of training."""
+    if not len(rows):
+        raise DataError(f"{data} has no rows to predict")
+    # Numbers of all types are alike; bytes are scaled as pixels.
+    if (rows.dtype == np.uint8) != (predictor.row_type == "uint8"):
+        what = f"{data} contains {rows.dtype}, but the model was trained on {predictor.row_type}"
+        raise DataError(f"{what}; use the same type, since bytes are scaled as pixels")
+    found, known = rows.shape[1:], tuple(predictor.row_shape)
+    if found != known:
+        raise DataError(f"{data} has rows of shape {found}, but the model was trained on {known}")
+    if not np.isfinite(rows).all():
+        raise DataError(f"{data} contains NaN or infinity")
+
+
 def load_predictor(path: str | Path) -> Predictor:
     """Read a fitted pipeline.
 
@@ -273,7 +384,6 @@ def load_predictor(path: str | Path) -> Predictor:
     ...     load_predictor(folder).learner
     'rr'
     """
-    path = Path(path) / MODEL if Path(path).is_dir() else Path(path)
     found = persistence.load(path)
     if not isinstance(found, Predictor):
         raise ValueError(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from hashlib import blake2b
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas
 from pandas import DataFrame, Series
 from pandas.util import hash_pandas_object
 
@@ -129,13 +131,21 @@ class Problem:
             digest.update(part.reshape(-1).view(np.uint8).data)  # bytes, without a copy
         return digest.hexdigest()
 
+    def without(self, column: str) -> Problem:
+        """Return the problem without a column to learn from, if it has it."""
+        if not self.is_table or column not in self.rows:
+            return self
+        rows: Any = self.rows
+        ignored = (*self.ignored, column)
+        return replace(self, rows=rows.drop(columns=[column]), ignored=ignored)
+
     def take(self, places: np.ndarray) -> Any:
         """Return the raw rows at some indices."""
         return self.rows.take(places, axis=0)
 
     def splits(self) -> list[Split]:
         """Return indices of training and test rows: of five folds for small tables, else once."""
-        return divided(self, None, 1, None, None)
+        return divided(self)
 
     def split(self) -> Split:
         """Return indices of training and test rows, as they are given or else 70 % and 30 %."""
@@ -186,6 +196,7 @@ def load_problem(
     ignore: Iterable[str] = (),
     id_column: str | None = None,
     task: str | None = None,
+    test: str | Path | None = None,
     sep: str | None = None,
     decimal: str | None = None,
     dayfirst: bool | None = None,
@@ -210,6 +221,8 @@ def load_problem(
     task : {"classification", "regression"}, optional
         By default words, and whole numbers of at most 20 different values, are classes, and other
         numbers are quantities. More than 5 values need 5 rows each to be classes.
+    test : str or Path, optional
+        A second table, of the rows to test on.
     sep, decimal : str, optional
         What separates the columns of a text file, and the decimal sign, if they are not found.
     dayfirst : bool, optional
@@ -231,7 +244,7 @@ def load_problem(
         raise ValueError(f"task must be classification or regression, got {task!r}")
     path = Path(name)
     asked: dict[str, Any] = {"target": target, "ignore": [*ignore], "id_column": id_column}
-    asked |= {"task": task, "sep": sep, "decimal": decimal, "dayfirst": dayfirst}
+    asked |= {"task": task, "test": test, "sep": sep, "decimal": decimal, "dayfirst": dayfirst}
     if str(name) not in NAMES:
         if not str(name) or not path.exists():
             known = f"a data set known by name ({', '.join(NAMES)})"
@@ -267,6 +280,9 @@ def _table_problem(path: Path, asked: Mapping[str, Any]) -> Problem:
             ".npz, .npy and folders with images or IDX files"
         )
     raw, sep, notes = read_table(path, asked["sep"])
+    count = len(raw)
+    if asked["test"] is not None:
+        raw = _with_test_rows(raw, path, Path(asked["test"]), asked["sep"])
     target, id_column, task = asked["target"], asked["id_column"], asked["task"]
     left_out = [*_named(raw, asked["ignore"]), *([id_column] if id_column else [])]  # not converted
     for name in left_out:
@@ -300,6 +316,7 @@ def _table_problem(path: Path, asked: Mapping[str, Any]) -> Problem:
     codes, class_names, why = _decide(path, target, values[known].to_numpy(), how, task)
     notes += [why, *(f"{name!r} numbers the rows and is left out" for name in counters)]
     features = frame.drop(columns=counters)[known].reset_index(drop=True)
+    tested = np.flatnonzero(np.flatnonzero(known) >= count)
     if not len(features.columns):
         raise DataError(f"{path} has no columns to learn from besides {target!r}")
     try:
@@ -307,14 +324,66 @@ def _table_problem(path: Path, asked: Mapping[str, Any]) -> Problem:
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
     notes += [f"{name!r} {reason} and is left out" for name, reason in encoder.left_out.items()]
+    notes += suspicions(features, codes, class_names, None if id_column is None else raw[id_column])
     _check_rows(path, len(codes), "rows")
     # Rows have their identifiers, or their numbers from 0 as in predictions.
     ids = np.flatnonzero(known) if id_column is None else raw[id_column][known]
     ignored = tuple(n for n in map(str, raw) if n != target and n not in features)
     about: dict[str, Any] = {"ignored": ignored, "notes": tuple(notes), "target_written": how}
     about |= {"row_names": tuple(map(str, ids)), "written": written}
+    about |= {"given_test": tested if len(tested) else None}
     name = path.name.split(".")[0] or path.name  # of all suffixes, ".csv.gz" too
     return Problem(name, features, codes, class_names, target, id_column or "", **about)
+
+
+def _with_test_rows(raw: DataFrame, path: Path, test: Path, sep: str | None) -> DataFrame:
+    """Append the rows of a second table, which must have the same columns."""
+    if not test.is_file() or not is_table(test):
+        raise DataError(f"{test} is not a table of rows to test on")
+    more = read_table(test, sep)[0]
+    if missing := [name for name in map(str, raw.columns) if name not in more]:
+        raise DataError(f"{test} has no column {missing[0]!r}, which {path.name} has")
+    return pandas.concat([raw, more[raw.columns]], ignore_index=True)
+
+
+def suspicions(
+    frame: DataFrame, target: np.ndarray, classes: tuple[str, ...] | None, ids: Series | None
+) -> list[str]:
+    """Say which columns are copies of the target, and which suggest that rows are not independent.
+
+    These are dates, and identifiers that repeat: the column of identifiers, or numbers and words
+    whose name ends with "id".
+    """
+    notes = []
+    for name, column in frame.items():
+        values, known = column.to_numpy(), column.notna().to_numpy()
+        if known.mean() < 0.5:
+            continue
+        if values.dtype.kind == "f" and classes is None:
+            a, b = values[known], target[known]
+            # The deviation of constant columns is rounding error.
+            spread = np.ptp(a) > 1e-9 * np.abs(a).max() and np.ptp(b) > 0
+            copied = spread and abs(np.corrcoef(a, b)[0, 1]) > 1 - 1e-9
+        else:
+            codes = pandas.factorize(values[known])[0]
+            pairs = len(np.unique(np.column_stack([codes, target[known]]), axis=0))
+            copied = classes is not None and pairs == codes.max() + 1 == len(classes)
+        if copied:
+            notes.append(f"{name!r} is a copy of the target; leave it out with --ignore {name}")
+    dates = [name for name, column in frame.items() if column.dtype.kind == "M"]
+    if dates:
+        what = f"rows have dates; if new rows are later ones, test so with --split time:{dates[0]}"
+        notes.append(what)
+    called = {
+        str(n): c for n, c in frame.items() if re.search(r"(?i)(^|[^a-z])id$|[a-z]Id$|ID$", n)
+    }
+    if ids is not None:
+        called = {str(ids.name): ids, **called}
+    for name, column in called.items():
+        if FEW < column.nunique() < 0.9 * column.count():
+            what = "if new rows have others, test so with"
+            notes.append(f"values of {name!r} repeat; {what} --split group:{name}")
+    return notes
 
 
 def true_target(

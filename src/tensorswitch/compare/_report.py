@@ -21,7 +21,7 @@ from tensorswitch.compare._comparison import Comparison, Record, machine
 from tensorswitch.compare._explain import Example, examples
 from tensorswitch.compare._fitting import only_class
 from tensorswitch.compare._learners import BASELINES, LEARNERS, LEGEND
-from tensorswitch.compare._metrics import number
+from tensorswitch.compare._metrics import METRICS, NUMBERS, SHARES, Metric, number
 from tensorswitch.compare._predictor import load_predictor
 from tensorswitch.compare._problem import Problem
 
@@ -43,26 +43,25 @@ OTHERS = ("#1f9e89", "#c51b8a", "#636efa", "#a6761d")  # learners that are not i
 
 def table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     """Return names of columns, and a row of text for each learner, the best first."""
-    names = comparison.problem.class_names
-    header = ["learner", "error, %", "±", "balanced", "log-loss", "fit, s", "note"]
-    if names is None:
-        header = ["learner", "R²", "RMSE", "MAE", "fit, s", "note"]
-    return header, [_row(record, names, len(header)) for record in comparison.ranked]
+    names, by = comparison.problem.class_names, comparison.records[0].by
+    usual = list(NUMBERS if names is None else SHARES)[:3]
+    metrics = [by, *(METRICS[name] for name in usual if METRICS[name] != by)]
+    short = (m.label.replace("balanced accuracy", "balanced") for m in metrics)
+    titles = [f"{name}, %" if m.percent else name for name, m in zip(short, metrics, strict=True)]
+    header = ["learner", titles[0], "±", *titles[1:], "fit, s", "note"]
+    return header, [_row(record, metrics, names) for record in comparison.ranked]
 
 
-def _row(record: Record, names: Sequence[str] | None, columns: int) -> list[str]:
+def _row(record: Record, metrics: Sequence[Metric], names: Sequence[str] | None) -> list[str]:
     time = seconds(record.seconds)
     if record.failure is not None or not record.results:
         state = "failed" if record.failure is not None else "not run"
-        return [record.label, state, *["–"] * (columns - 4), time, ""]
+        return [record.label, state, *["–"] * len(metrics), time, record.skipped]
     notes = [record.results[0].note, _always(record, names)]
+    first, *others = (metric.text(record.mean(metric.measure)) for metric in metrics)
+    spread = metrics[0].text(record.spread)
     end = [time, "; ".join(note for note in notes if note)]
-    if names is None:
-        values = [f"{record.mean('r2'):.3f}", *(number(record.mean(m)) for m in ("rmse", "mae"))]
-        return [record.label, *values, *end]
-    shares = (record.error, record.spread, 1 - record.mean("balanced_accuracy"))
-    loss = _or_dash(record.mean("log_loss"), 3)
-    return [record.label, *(_or_dash(100 * share, 2) for share in shares), loss, *end]
+    return [record.label, first, spread, *others, *end]
 
 
 def _or_dash(value: float, digits: int) -> str:
@@ -107,9 +106,10 @@ def conclusion(comparison: Comparison) -> str:
 
 
 def _tied(best: Record, other: Record) -> bool:
-    """Return whether errors differ by no more than their standard error, if that is known."""
+    """Return whether metrics differ by no more than their standard error, if that is known."""
     spread = math.hypot(*np.nan_to_num([best.spread, other.spread]))  # unknown counts as 0
-    return other.error - best.error <= spread
+    measure = best.by.measure
+    return abs(other.mean(measure) - best.mean(measure)) <= spread
 
 
 def how_measured(comparison: Comparison) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorswitch.compare._metrics import Predictions
-from tensorswitch.compare._predictor import Predictor
+from tensorswitch.compare._predictor import Predictor, check_array
 from tensorswitch.compare._problem import true_target
 from tensorswitch.datasets import NAMES, DataError, load
 from tensorswitch.datasets._arrays import read_rows
@@ -70,8 +70,9 @@ def predict_rows(
         raise DataError(f"the model was not trained on a table, so there is no column {id_column}")
     else:
         rows = _array_rows(predictor, Path(data), str(data))
-        _check_array(predictor, data, rows.rows)
-    return replace(predictor.predict(rows.rows), truth=rows.truth), rows
+        check_array(predictor, data, rows.rows)
+    x = predictor.encoder(rows.rows)
+    return replace(predictor.predict(x, encoded=True), truth=rows.truth), rows
 
 
 def _table_rows(predictor: Predictor, path: Path, asked: str | None, sep: str | None) -> NewRows:
@@ -85,35 +86,14 @@ def _table_rows(predictor: Predictor, path: Path, asked: str | None, sep: str | 
     if asked is not None and asked not in table:
         raise DataError(f"{path} has no column {asked!r}")
     asked = asked or predictor.id_name  # which a new file need not have
-    missing, new = encoder.differences(table)
-    new = [name for name in new if name not in (asked, target)]
-    if len(missing) == len(encoder.columns):
-        some = ", ".join(missing[:8]) + (" …" if len(missing) > 8 else "")
-        raise DataError(f"{path} has none of the columns that the model was trained on: {some}")
-    if missing:
-        notes.append(f"missing columns, which count as missing values: {', '.join(missing)}")
-    if new:
-        notes.append(f"new columns, which are not used: {', '.join(new)}")
-    notes += encoder.describe_unseen(table)
+    try:
+        notes += encoder.describe_differences(table, besides=(asked, target))
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
     classes, written = predictor.class_names, predictor.target_written
     truth = true_target(table[target], classes, written) if target in table else None
     ids = list(map(str, table[asked])) if asked in table else None
     return NewRows(table, truth, ids, asked if ids else "row", f"rows of {path}", notes)
-
-
-def _check_array(predictor: Predictor, data: str | Path, rows: np.ndarray) -> None:
-    """Raise if rows are not like those of training."""
-    if not len(rows):
-        raise DataError(f"{data} has no rows to predict")
-    # Numbers of all types are alike; bytes are scaled as pixels.
-    if (rows.dtype == np.uint8) != (predictor.row_type == "uint8"):
-        what = f"{data} contains {rows.dtype}, but the model was trained on {predictor.row_type}"
-        raise DataError(f"{what}; use the same type, since bytes are scaled as pixels")
-    found, known = rows.shape[1:], tuple(predictor.row_shape)
-    if found != known:
-        raise DataError(f"{data} has rows of shape {found}, but the model was trained on {known}")
-    if not np.isfinite(rows).all():
-        raise DataError(f"{data} contains NaN or infinity")
 
 
 def _array_rows(predictor: Predictor, path: Path, name: str) -> NewRows:

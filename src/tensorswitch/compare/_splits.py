@@ -18,38 +18,39 @@ Split = tuple[np.ndarray, np.ndarray]
 
 
 def divided(
-    problem: Problem, folds: int | None, repeats: int, group: str | None, time: str | None
+    problem: Problem, cv: int | None = None, repeats: int = 1, split: str | None = None
 ) -> list[Split]:
     """Return training and test rows of each fold, divided as :func:`compare` says."""
-    count, every = folds or FOLDS, np.arange(len(problem))
+    kind, column = parsed(split)
+    count, every = cv or FOLDS, np.arange(len(problem))
     check_positive(repeats=repeats)
     if count < 2:
-        raise ValueError(f"folds must be at least 2, got {folds}")
-    if (group and time) or (repeats > 1 and (group or time)):
-        raise ValueError("group, time and repeats exclude each other")
-    usual = not (folds or repeats > 1 or group or time)
+        raise ValueError(f"cv must be at least 2, got {cv}")
+    if repeats > 1 and column:
+        raise ValueError(f"repeats have no effect with split {split!r}")
+    usual = not (cv or repeats > 1 or column)
     if usual and (problem.given_test is not None or len(every) >= FOLD_ROWS):
         return [problem.split()]
     if count > len(every):
         raise ValueError(f"{count} folds need as many rows, but there are {len(every)}")
-    if time:
-        order = np.argsort(_column(problem, time), kind="stable")  # ties as in the file
+    if kind == "time":
+        order = np.argsort(_column(problem, column), kind="stable")  # ties as in the file
         parts = model_selection.TimeSeriesSplit(count).split(every)
         return [(order[train], order[test]) for train, test in parts]
     target = None if problem.class_names is None else problem.target
     if target is not None and np.bincount(target).max() < count:
         target = None  # no class has a row for each fold
-    kind, groups = "KFold" if target is None else "StratifiedKFold", None
+    name, groups = "KFold" if target is None else "StratifiedKFold", None
     options: dict[str, Any] = {"n_splits": count, "random_state": 0}
-    if group:
-        groups = np.unique(_column(problem, group), return_inverse=True)[1]  # as numbers
-        kind, options["shuffle"] = kind.replace("KFold", "GroupKFold"), True
+    if kind == "group":
+        groups = np.unique(_column(problem, column), return_inverse=True)[1]  # as numbers
+        name, options["shuffle"] = name.replace("KFold", "GroupKFold"), True
         if groups.max() + 1 < count:
-            found = f"{group!r} has {groups.max() + 1} values"
+            found = f"{column!r} has {groups.max() + 1} values"
             raise ValueError(f"{count} folds need as many groups, but {found}")
     else:
-        kind, options["n_repeats"] = f"Repeated{kind}", repeats
-    splitter = getattr(model_selection, kind)(**options)
+        name, options["n_repeats"] = f"Repeated{name}", repeats
+    splitter = getattr(model_selection, name)(**options)
     with warnings.catch_warnings():  # classes of fewer rows are in some of the folds
         warnings.simplefilter("ignore", UserWarning)
         splits = list(splitter.split(every, target, groups))
@@ -57,6 +58,28 @@ def divided(
         return splits
     alone = every[np.bincount(target)[target] == 1]  # nothing is learned of these without them
     return [(np.union1d(train, alone), np.setdiff1d(test, alone)) for train, test in splits]
+
+
+def once(problem: Problem, split: str | None) -> Split:
+    """Return seven tenths of the rows to train with and the others to test with."""
+    kind, column = parsed(split)
+    if kind == "random":
+        return problem.split()
+    values = _column(problem, column)
+    if kind == "time":
+        order = np.argsort(values, kind="stable")
+        return order[: len(order) * 7 // 10], order[len(order) * 7 // 10 :]
+    splitter = model_selection.GroupShuffleSplit(1, test_size=0.3, random_state=0)
+    train, test = next(splitter.split(values, groups=np.unique(values, return_inverse=True)[1]))
+    return train, test
+
+
+def parsed(split: str | None) -> tuple[str, str]:
+    """Return how rows are divided, and by which column."""
+    kind, _, column = (split or "random").partition(":")
+    if kind not in ("random", "time", "group") or bool(column) != (kind != "random"):
+        raise ValueError(f"split must be random, time:COLUMN or group:COLUMN; got {split!r}")
+    return kind, column
 
 
 def _column(problem: Problem, name: str) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Self
 
@@ -103,21 +103,37 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Encode rows."""
         return np.asarray(self.transform(X))
 
-    def differences(self, X: pd.DataFrame) -> tuple[list[str], list[str]]:
-        """Return the columns that rows do not have, and those that the encoder has never seen."""
-        present = list(map(str, X.columns))
-        missing = [name for name in self.columns if name not in present]
-        return missing, [name for name in present if name not in {*self.columns, *self.left_out}]
+    def describe_differences(self, X: pd.DataFrame, besides: Sequence[str] = ()) -> list[str]:
+        """Describe how rows differ from those of training.
 
-    def describe_unseen(self, X: pd.DataFrame) -> list[str]:
-        """Describe, by column, words that are new and values that are not of its kind."""
-        frame, _, notes = self._cleaned(X)
+        Columns that are missing or new, words that are new and values that are not of the kind of
+        their column.
+
+        Parameters
+        ----------
+        X : DataFrame
+            Raw rows; at least one column must be known.
+        besides : sequence of str, default=()
+            Columns that may be there.
+        """
+        present, notes = list(map(str, X.columns)), []
+        missing = [name for name in self.columns if name not in present]
+        if len(missing) == len(self.columns):
+            some = ", ".join(missing[:8]) + (" …" if len(missing) > 8 else "")
+            raise DataError(f"the rows have none of the columns of training: {some}")
+        if missing:
+            notes.append(f"missing columns, which count as missing values: {', '.join(missing)}")
+        known = {*self.columns, *self.left_out, *besides}
+        if new := [name for name in present if name not in known]:
+            notes.append(f"new columns, which are not used: {', '.join(new)}")
+        frame, _, more = self._cleaned(X)
         for column in self.columns_:
             if column.kind == "words" and not column.other:
                 words = frame[column.name].dropna()
-                new = words[~words.isin(column.levels)].tolist()
-                notes += cells_that(column.name, new, "a word that was not seen in training")
-        return notes
+                strange = words[~words.isin(column.levels)].tolist()
+                what = "a word that was not seen in training"
+                more += cells_that(column.name, strange, what)
+        return notes + more
 
     def _cleaned(self, X: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str], list[str]]:
         frame = pd.DataFrame(X).rename(columns=str).reindex(columns=self.columns)
