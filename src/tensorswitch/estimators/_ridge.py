@@ -7,8 +7,9 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import fields
+from functools import reduce
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import unique_labels
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
-from torch import nn
+from torch import distributed, nn
 
 from tensorswitch._checks import from_numpy
 from tensorswitch.estimators._base import (
@@ -33,6 +34,7 @@ from tensorswitch.estimators._base import (
 )
 from tensorswitch.estimators._calibration_sample import CalibrationSample, Calibrator, places_of
 from tensorswitch.estimators._front import Front, NewRows
+from tensorswitch.estimators._ledger import RowLedger
 from tensorswitch.estimators._modules import Unscaled
 from tensorswitch.estimators._readout import Readout, RidgeSettings, TargetUnits
 from tensorswitch.estimators._validation import (
@@ -66,6 +68,7 @@ class RidgeEstimator(SavedEstimator):
     solver: str
     n_features_in_: int
     _readout: Readout
+    _ledger: RowLedger | None = None  # of the rows, if they are tracked
 
     @abstractmethod
     def _new_front(self, rows: NewRows, whole: bool) -> Front:
@@ -135,6 +138,7 @@ class RidgeEstimator(SavedEstimator):
         units = self._units(new)
         front = self._new_front(units.scaled_rows(new), whole=True)
         self._readout, left_out = Readout.fit(front, units, new, self._settings())
+        self._track(new, y, first=True)
         self._calibrate_with(new, first=True, left_out=left_out)
         return self
 
@@ -161,9 +165,18 @@ class RidgeEstimator(SavedEstimator):
             self._readout = Readout.empty(front, units, settings, len(new))
         else:
             warn_of_ignored(rows, self._readout.front)
+        self._track(new, y, first=first)
         self._readout = self._readout.add(new, settings)
         self._calibrate_with(new, first=first)
         return self
+
+    def _track(self, rows: NewRows, y: np.ndarray, *, first: bool) -> None:
+        """Enter rows into the ledger, if they are tracked."""
+        if first:
+            self._ledger = None
+        if getattr(self, "track_rows", False) and (first or self._ledger is not None):
+            new = RowLedger.of(rows.hashes, y, rows.weight)
+            self._ledger = new if self._ledger is None else self._ledger.merge(new)
 
     def _continue(self, y: np.ndarray, classes: ArrayLike | None) -> None:
         """Prepare for further targets."""
@@ -184,7 +197,8 @@ class RidgeEstimator(SavedEstimator):
         """Remove rows that were fitted from the sums.
 
         The model is then that of the other rows, with the same scaling, components and gates. Sums
-        cannot tell which rows they contain: rows that were never fitted are subtracted, too.
+        cannot tell which rows they contain: rows that were never fitted are subtracted, too, unless
+        ``track_rows`` is true, where they are refused.
         Probabilities of classifiers are calibrated on what is left of a sample of 2,000 rows.
 
         Parameters
@@ -195,6 +209,8 @@ class RidgeEstimator(SavedEstimator):
         check_is_fitted(self)
         rows, y = self._checked_chunk(X, y, first=False)
         new = self._encoded(rows, y, _weights(rows, sample_weight), whole=False)
+        if self._ledger is not None:
+            self._ledger = self._ledger.remove(RowLedger.of(new.hashes, y, new.weight))
         self._readout = self._readout.remove(new, self._settings())
         self._calibrate_with(new, removed=True)
         return self
@@ -296,6 +312,8 @@ class RidgeEstimator(SavedEstimator):
             raise ValueError("a regressor has no classes")
         model, readout = copy_of(self), self._readout
         model._readout = Readout.empty(readout.front, readout.units, self._settings())
+        if model._ledger is not None:
+            model._ledger = RowLedger(model._ledger.hashes[:0], model._ledger.weight[:0])
         return model
 
     @unchanged_on_error
@@ -316,6 +334,8 @@ class RidgeEstimator(SavedEstimator):
 
     def _merge(self, other: Self) -> None:
         self._readout = self._readout.merge(other._readout)
+        mine, theirs = self._ledger, other._ledger
+        self._ledger = mine.merge(theirs) if mine is not None and theirs is not None else None
 
     def all_reduce(self) -> Self:
         """Sum what the ranks of ``torch.distributed`` have learned, each from its own rows.
@@ -325,13 +345,18 @@ class RidgeEstimator(SavedEstimator):
         """
         check_is_fitted(self)
         self._readout = self._readout.all_reduce()
+        if self._ledger is not None:
+            every: list[Any] = [None] * distributed.get_world_size()
+            distributed.all_gather_object(every, self._ledger)
+            self._ledger = reduce(RowLedger.merge, every)
         return self
 
     def _fitted_state(self, sums: bool) -> State:
-        return {"readout": self._readout.state(sums)}
+        return {"readout": self._readout.state(sums), "ledger": self._ledger if sums else None}
 
     def _restore(self, fitted: State) -> None:
         self._readout = Readout.from_state(fitted["readout"])
+        self._ledger = fitted.get("ledger")
 
 
 class RidgeClassifier(ClassifierMixin, RidgeEstimator):  # type: ignore[misc]

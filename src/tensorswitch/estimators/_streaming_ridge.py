@@ -27,6 +27,7 @@ class StreamingRidge(RidgeEstimator):
     fit_intercept: bool = True
     solver: str = "auto"
     forgetting: float = 1.0
+    track_rows: bool = False
     memory_gb: float | None = None
     verbose: bool = False
 
@@ -79,6 +80,8 @@ class StreamingRidgeClassifier(StreamingRidge, RidgeClassifier):
         updated. "auto" is "streaming" up to 40,000 features, if there is memory for it.
     forgetting : float, default=1.0
         Factor in (0, 1] by which each ``partial_fit`` multiplies the previous sums.
+    track_rows : bool, default=False
+        Keep a hash of each row (16 bytes), so that ``remove`` refuses rows that are not there.
     memory_gb : float, optional
         Memory budget in GiB. By default 70 % of the memory that is available.
     class_weight : dict or "balanced", optional

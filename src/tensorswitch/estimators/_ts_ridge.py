@@ -39,6 +39,7 @@ OF_SUMS: Constraints = {
     "fit_intercept": ["boolean"],
     "standardize": "no_validation",  # words, or a pair of means and deviations: see Scaling.given
     "forgetting": [Interval(Real, 0, 1, closed="right")],
+    "track_rows": ["boolean"],
     "memory_gb": [ABOVE_ZERO, None],
     "verbose": ["verbose"],
 }
@@ -59,6 +60,7 @@ class GatedRidge(RidgeEstimator):
     tol: float = 1e-4
     max_iter: int = 500
     forgetting: float = 1.0
+    track_rows: bool = False
     memory_gb: float | None = None
     random_state: RandomState = None
     verbose: bool = False
@@ -184,6 +186,8 @@ class TSRidgeClassifier(GatedRidge, RidgeClassifier):
     forgetting : float, default=1.0
         Factor in (0, 1] by which each ``partial_fit`` multiplies the previous sums, for data that
         drifts.
+    track_rows : bool, default=False
+        Keep a hash of each row (16 bytes), so that ``remove`` refuses rows that are not there.
     memory_gb : float, optional
         Memory budget in GiB. By default 70 % of the memory that is available when fitting.
     class_weight : dict or "balanced", optional
