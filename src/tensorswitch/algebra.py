@@ -27,8 +27,6 @@ References
 Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -18,8 +18,6 @@ Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 4.2, Eq. (
 :func:`tensorswitch.algebra.pseudo_gradients` is the same computation on the expanded tensors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 

@@ -8,8 +8,6 @@ the object again. Neither module paths nor attributes are written, so that code 
 without changing files. Nothing is unpickled: a file from a stranger cannot run code.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

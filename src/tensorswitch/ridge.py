@@ -3,8 +3,6 @@
 W = argmin Σ_b s_b ‖Wᵀ z_b − t_b‖² + λ ‖W‖²,        z = h_L ⊗ … ⊗ h_1 ⊗ x
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

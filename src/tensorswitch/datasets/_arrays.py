@@ -1,7 +1,5 @@
 """The user's own arrays: ``.npz`` and ``.npy`` files, and folders in the format of MNIST."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,12 +1,10 @@
 """Data sets and the paper's preprocessing."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -49,7 +47,7 @@ class Preparation(SavedPart):
         *,
         flat: bool = True,
         scaled: bool = True,
-    ) -> Preparation:
+    ) -> Self:
         """Learn the preprocessing of images or, ``scaled`` by their deviations, of features."""
         x = _pixels(images)
         mean, scale, basis = x.mean(0), None, None

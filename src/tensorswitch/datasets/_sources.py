@@ -1,7 +1,5 @@
 """Sources of data sets: scikit-learn, a folder of the user, the cache, or a download."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

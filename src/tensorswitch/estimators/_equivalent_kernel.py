@@ -3,8 +3,6 @@
 It can be used with ``GaussianProcessRegressor``, ``KernelRidge`` and other kernel estimators.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel

@@ -5,8 +5,6 @@ full matrix is never formed. With ten classes of equal size, a pair takes 1/25 o
 result is the one that libsvm finds with the full matrix.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import combinations

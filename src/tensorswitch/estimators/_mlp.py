@@ -1,7 +1,5 @@
 """SS and TS networks with the interface of scikit-learn's multi-layer perceptrons."""
 
-from __future__ import annotations
-
 import copy
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence

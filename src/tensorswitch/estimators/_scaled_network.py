@@ -1,7 +1,5 @@
 """A network between scalings: what the estimators with a network fit and apply."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
 from typing import Self

@@ -1,7 +1,5 @@
 """Validation errors of support vector machines on a grid of kernels, depths and C."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """Patch features of several sizes side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Self

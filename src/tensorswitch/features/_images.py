@@ -1,7 +1,5 @@
 """Images as tensors: layout, size, and the range of their pixels."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

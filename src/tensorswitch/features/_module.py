@@ -5,8 +5,6 @@ p(u) = Lᵀ (n(u) − μ),    h_j(u) = H(w_j · p(u) − θ_j),    f_wj = mean_{
 What is copied, c_j, is the score ``w_j · p − θ_j`` and 1, or some components of p and 1.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from numbers import Integral

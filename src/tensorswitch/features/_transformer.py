@@ -1,7 +1,5 @@
 """Patch features as a scikit-learn transformer."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, Self

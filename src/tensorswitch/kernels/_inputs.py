@@ -1,7 +1,5 @@
 """Arguments of the kernels: checked, as tensors, and as unit vectors with their lengths."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

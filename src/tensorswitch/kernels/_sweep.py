@@ -4,8 +4,6 @@ k_SS,l = cos θ_l,            cos θ_{l+1} = (sin θ_l + (π − θ_l) cos θ_l)
 k_TS,l+1 = k_TS,l (1 − θ_l / π),        k_NTK,l+1 = cos θ_{l+1} + k_NTK,l (1 − θ_l / π)
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Products with a kernel matrix that is kept, or made anew, in tiles."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

@@ -3,8 +3,6 @@
 p = softmax(T F W + b)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Self
 

@@ -3,8 +3,6 @@
 w += τ d,    r −= τ A d,    d = P⁻¹ r + (r · P⁻¹ r / r₋ · P⁻¹ r₋) d₋,    τ = r · P⁻¹ r / d · A d
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Columns that are given: ``z = x``, by plain products."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Copies of the input: ``z = h_L ⊗ … ⊗ h_1 ⊗ x``, by the switched linear map."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """Sums of data on a Dask cluster: each worker sums its chunks, and a tree merges the sums."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@
 for distinct rows, with P and the leave-one-out errors of :mod:`tensorswitch.linear._loo`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -5,8 +5,6 @@
 with z̄ and t̄ the weighted means, or zero without an intercept.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

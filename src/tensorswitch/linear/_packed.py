@@ -15,8 +15,6 @@ columns. The pairs within each column are covered recursively. For 64 units and 
 is the affine plane of order eight: 72 blocks that contain every pair exactly once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -3,14 +3,13 @@
 z = stored · 2^exponent        in half precision, with an exponent for each column
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import torch
@@ -103,7 +102,7 @@ class StoredRows:
         targets: Tensor,
         sample_weight: Tensor | None = None,
         hashes: Tensor | None = None,
-    ) -> StoredRows:
+    ) -> Self:
         """Add rows and return the same object.
 
         Parameters

@@ -1,7 +1,5 @@
 """Choose a solver for rows in memory by the least estimated work, and run it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Builders of the networks, and the file of a network: how it was built, and its weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the layers have in common: parameters, their initialisation, and checks of the input."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 A relu(W x + b) + c = Σ_j h_j a_j (w_jᵀ x + b_j) + c,    so V_j = w_j a_jᵀ,  h_j = H(w_j · x + b_j)
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -3,9 +3,8 @@
 y = W_Z vec(Z_L) + bias,        Z_L = H(W_L x_{L-1}) ⊗ … ⊗ H(W_1 x) ⊗ x
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -136,7 +135,7 @@ class TensorSwitching(Switching):
 
     @classmethod
     @torch.no_grad()
-    def from_relu(cls, *layers: nn.Linear, learn_gates: str | None = None) -> TensorSwitching:
+    def from_relu(cls, *layers: nn.Linear, learn_gates: str | None = None) -> Self:
         """Return the network that computes the same as a ReLU network.
 
         The layers are the hidden ones from the input up, then the readout. If a hidden layer has a

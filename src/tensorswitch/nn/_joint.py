@@ -3,8 +3,6 @@
 y = output(relu(hidden(x))) + Σ_j h_j C_jᵀ x / √(n g),        h = H(hidden(x))
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -3,7 +3,7 @@
 y = Σ_j H(w_j · x) V_jᵀ x + bias
 """
 
-from __future__ import annotations
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -97,7 +97,7 @@ class SwitchedLinear(OneLayer):
         *,
         learn_gates: str | None = None,
         dropout: float = 0.0,
-    ) -> SwitchedLinear:
+    ) -> Self:
         """Return the layer that computes ``output(relu(hidden(x)))``.
 
         Its gates are those of ``hidden``, and ``V_j`` is the outer product of row ``j`` of

@@ -1,7 +1,5 @@
 """Export to ONNX."""
 
-from __future__ import annotations
-
 import importlib.util
 import logging
 import warnings

@@ -3,8 +3,6 @@
 z = second(expand(first(x)))
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Self
 

@@ -3,8 +3,6 @@
 z = (x − mean) B,        Σ s (x − mean)(x − mean)ᵀ B = B Λ
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Self
 

@@ -3,8 +3,6 @@
 z = (x − centre) · factor
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Self
 

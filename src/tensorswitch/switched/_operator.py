@@ -1,7 +1,5 @@
 """The public functions: checks of arguments, autocast, and the plain formula for small sizes."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.jit import is_tracing  # type: ignore[attr-defined]

@@ -1,7 +1,5 @@
 """Gates of deep networks: drawing their weights, opening and combining them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

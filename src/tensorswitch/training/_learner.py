@@ -8,14 +8,12 @@ Strategies of the switched linear map are chosen by its cost rule, never by timi
 that is killed and resumed ends with the same bits as one that is not.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Self
 
 import numpy as np
 import torch
@@ -82,14 +80,14 @@ class Rows:
     weight: Tensor | None = None
 
     @classmethod
-    def from_numpy(cls, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> Rows:
+    def from_numpy(cls, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> Self:
         """Return rows that share the memory of writable arrays."""
         return cls(from_numpy(x), from_numpy(y), None if weight is None else from_numpy(weight))
 
-    def to(self, device: torch.device | str) -> Rows:
+    def to(self, device: torch.device | str) -> Self:
         """Return the rows on a device, without a copy if they are already there."""
         weight = None if self.weight is None else self.weight.to(device)
-        return Rows(self.x.to(device), self.y.to(device), weight)
+        return replace(self, x=self.x.to(device), y=self.y.to(device), weight=weight)
 
 
 class Learner:
