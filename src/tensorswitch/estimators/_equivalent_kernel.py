@@ -3,6 +3,8 @@
 It can be used with ``GaussianProcessRegressor``, ``KernelRidge`` and other kernel estimators.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
@@ -11,6 +13,7 @@ from sklearn.utils import check_array
 from tensorswitch.kernels import check_depth, check_kind, diagonal_factor, equivalent_kernels
 
 
+@dataclass(eq=False, repr=False)
 class EquivalentKernel(Kernel):  # type: ignore[misc]
     """Equivalent kernel of an infinitely wide SS or TS network, ``scale · k_depth(x, y)``.
 
@@ -44,17 +47,10 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
     True
     """
 
-    def __init__(
-        self,
-        kind: str = "ts",
-        depth: int = 1,
-        scale: float = 1.0,
-        scale_bounds: tuple[float, float] | str = (1e-5, 1e5),
-    ) -> None:
-        self.kind = kind
-        self.depth = depth
-        self.scale = scale
-        self.scale_bounds = scale_bounds
+    kind: str = "ts"
+    depth: int = 1
+    scale: float = 1.0
+    scale_bounds: tuple[float, float] | str = (1e-5, 1e5)
 
     @property
     def hyperparameter_scale(self) -> Hyperparameter:
