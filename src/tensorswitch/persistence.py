@@ -41,12 +41,10 @@ class Saveable(Protocol):
 
     def state(self) -> State:
         """Return what the object consists of."""
-        ...
 
     @classmethod
     def from_state(cls, state: State) -> Self:
         """Make the object again."""
-        ...
 
 
 class SavedPart:
@@ -90,10 +88,8 @@ def save(value: Saveable | Snapshot, path: str | Path, **notes: object) -> None:
 
     Parameters
     ----------
-    value : Saveable
-        What to save.
-    path : str or Path
-        The file. An existing one is replaced only when the new one is complete.
+    value, path : Saveable, and str or Path
+        What to save, and the file. An existing one is replaced only when the new one is complete.
     **notes : object
         What to store beside it: plain values, arrays and saveable objects.
 
@@ -133,10 +129,8 @@ def load(path: str | Path, expected: type | None = None) -> Any:
 
     Parameters
     ----------
-    path : str or Path
-        The file.
-    expected : type, optional
-        The class that the file must hold, or a base of it.
+    path, expected : str or Path, and type, optional
+        The file, and the class that it must hold, or a base of it.
 
     Raises
     ------
@@ -212,7 +206,11 @@ def _encode(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
         tensors[place] = value.detach().cpu().contiguous().clone()
         return {"tensor": place}
     if isinstance(value, np.ndarray):
-        return _encode_array(value, place, tensors)
+        if value.dtype.kind in "OUS":
+            words = [_encode(v, f"{place}.{i}", tensors) for i, v in enumerate(value.ravel())]
+            return {"words": words, "type": value.dtype.str, "shape": list(value.shape)}
+        tensors[place] = torch.from_numpy(np.ascontiguousarray(value).copy())
+        return {"array": place}
     dot = f"{place}." if place else ""
     if isinstance(value, dict):
         named = ((k.item() if isinstance(k, np.generic) else k, v) for k, v in value.items())
@@ -232,14 +230,6 @@ def _encode(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
 def is_saveable(value: object) -> bool:
     """Return whether the class of an object is registered, and not only a base of it."""
     return _kinds.get(getattr(type(value), "saved_kind", "")) is type(value)
-
-
-def _encode_array(value: np.ndarray, place: str, tensors: dict[str, Tensor]) -> Any:
-    if value.dtype.kind in "OUS":
-        words = [_encode(v, f"{place}.{i}", tensors) for i, v in enumerate(value.ravel())]
-        return {"words": words, "type": value.dtype.str, "shape": list(value.shape)}
-    tensors[place] = torch.from_numpy(np.ascontiguousarray(value).copy())
-    return {"array": place}
 
 
 def decode(value: Any, tensors: dict[str, Tensor]) -> Any:

@@ -84,15 +84,11 @@ def _arcsine_of_root(u: Tensor, out: Tensor, scratch: Tensor) -> None:
     out.mul_(scratch)
 
 
-def _arcsine_coefficients(degree: int = 6) -> Tensor:
-    """Return the polynomial that interpolates ``asin √u / √u`` on [0, ½] with an error of 1e-7."""
-    fit = np.polynomial.Chebyshev.interpolate(
-        lambda u: np.arcsin(np.sqrt(u)) / np.sqrt(u), degree, domain=[0, 0.5]
-    )
-    return torch.from_numpy(fit.convert(kind=np.polynomial.Polynomial).coef).to(torch.float32)
-
-
-_ARCSINE = _arcsine_coefficients()
+# The polynomial that interpolates ``asin √u / √u`` on [0, ½] with an error of 1e-7.
+_FIT = np.polynomial.Chebyshev.interpolate(
+    lambda u: np.arcsin(np.sqrt(u)) / np.sqrt(u), 6, domain=[0, 0.5]
+)
+_ARCSINE = torch.from_numpy(_FIT.convert(kind=np.polynomial.Polynomial).coef).to(torch.float32)
 
 
 class _Near(NamedTuple):

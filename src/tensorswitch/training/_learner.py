@@ -9,8 +9,8 @@ that is killed and resumed ends with the same bits as one that is not.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn, Self
@@ -259,13 +259,11 @@ class Learner:
         error = float(wrong) / len(x) if self.loss_name == "cross-entropy" else math.nan
         return float(losses) / len(x), error
 
-    @contextmanager
-    def _random_numbers(self) -> Iterator[None]:
+    def _random_numbers(self) -> AbstractContextManager[None]:
         """Let layers draw random numbers that depend on seed, epoch and rank alone."""
         # So a resumed run repeats an uninterrupted one, and torch's own generator stays as it is.
         place = np.random.SeedSequence([self.settings["seed"], self.epochs_done, self.rank])
-        with seeded(int(place.generate_state(1, np.uint64)[0]), self.device):
-            yield
+        return seeded(int(place.generate_state(1, np.uint64)[0]), self.device)
 
     @torch.no_grad()
     def outputs(self, x: Tensor) -> Tensor:
