@@ -73,10 +73,6 @@ class Explanation:
         ----------
         sources, groups : ndarray of int of shape (features,) and int
             Group of each feature, such as the column of one-hot inputs, and number of groups.
-
-        Returns
-        -------
-        Explanation
         """
         member = np.eye(groups)[sources]
         return Explanation(self.contributions @ member, self.constant)
@@ -85,17 +81,14 @@ class Explanation:
 def explain(model: Any, X: Any) -> Explanation:
     """Return what each feature contributes to each output.
 
+    Contributions add up to the outputs: of a module, of ``decision_function`` of a classifier or of
+    ``predict`` of a regressor.
+
     Parameters
     ----------
     model, X : torch.nn.Module or estimator, and array-like or Tensor of shape (rows, ...)
         A network whose layers are affine once gates are known (TS layers, ReLU, max pooling), or a
         fitted estimator with a method ``explain``, and its inputs.
-
-    Returns
-    -------
-    Explanation
-        Contributions that add up to the outputs: of the module, of ``decision_function`` of a
-        classifier or of ``predict`` of a regressor.
 
     Raises
     ------

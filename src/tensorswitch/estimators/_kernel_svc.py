@@ -208,14 +208,10 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
         none, as in the paper's experiments.
     class_weight : None, "balanced" or dict, default=None
         Factor on C of each class, as in :class:`sklearn.svm.SVC`.
-    tol : float, default=1e-3
-        Tolerance of the stopping criterion of libsvm.
-    shrinking : bool, default=True
-        Whether libsvm uses the shrinking heuristic.
-    cache_size : float, default=200
-        Size of libsvm's cache in MiB, for each machine.
-    max_iter : int, default=-1
-        Maximum number of iterations of libsvm; -1 for no limit.
+    tol, shrinking : float, default=1e-3, and bool, default=True
+        Tolerance of libsvm's stopping criterion, and whether it uses the shrinking heuristic.
+    cache_size, max_iter : float, default=200, and int, default=-1
+        Size of libsvm's cache in MiB for each machine, and its most iterations; -1 for no limit.
     decision_function_shape : {"ovr", "ovo"}, default="ovr"
         Shape of the decision function for more than two classes, as in :class:`sklearn.svm.SVC`.
     probability : bool, default=False
@@ -244,10 +240,8 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
         Number of support vectors of each class.
     pair_coef_ : ndarray of shape (n_pairs, n_support)
         Coefficients of each one-vs-one machine, with pairs in the order (0, 1), (0, 2), ….
-    intercept_ : ndarray of shape (n_pairs,)
-        Intercept of each machine.
-    n_iter_ : ndarray of shape (n_pairs,)
-        Number of iterations of libsvm for each machine.
+    intercept_, n_iter_ : ndarray of shape (n_pairs,)
+        Intercept of each machine, and number of iterations of libsvm for it.
     n_features_in_ : int
         Number of features seen during fit.
 

@@ -413,12 +413,10 @@ class TSMLPClassifier(ClassifierMixin, TSMLP):  # type: ignore[misc]
         inverted backpropagation; "ts-ibp" trains the gates and does not compress.
     learn_gates : bool, optional
         Whether to train the gates of compressed layers. By default ``kind`` decides.
-    optimizer : {"adam", "adamw", "sgd"}, default="adam"
-        The optimiser.
+    optimizer, momentum : {"adam", "adamw", "sgd"}, default="adam", and float, default=0.9
+        The optimiser, and the momentum of "sgd".
     learning_rate_init : float or "auto", default="auto"
         The learning rate; by default 1e-3, and 2e-4 for "ts-lrc" on standardised columns.
-    momentum : float, default=0.9
-        Momentum of "sgd".
     alpha : float, default=1e-4
         Strength of the L2 penalty.
     batch_size : int or "auto", default="auto"
@@ -447,10 +445,8 @@ class TSMLPClassifier(ClassifierMixin, TSMLP):  # type: ignore[misc]
         Whether ``fit`` continues training the network of the previous ``fit``.
     random_state : int, RandomState instance or None, default=None
         Seed of the weights, of the order of the rows and of the validation split.
-    device : str, default="cpu"
-        The torch device to train on.
-    verbose : bool, default=False
-        Show a progress bar.
+    device, verbose : str, default="cpu", and bool, default=False
+        The torch device to train on, and whether to show a progress bar.
 
     Attributes
     ----------
@@ -458,10 +454,8 @@ class TSMLPClassifier(ClassifierMixin, TSMLP):  # type: ignore[misc]
         The class labels, sorted.
     network_ : torch.nn.Module
         The network.
-    n_iter_ : int
-        Number of epochs.
-    loss_ : float
-        Training loss of the last epoch.
+    n_iter_, loss_ : int and float
+        Number of epochs, and training loss of the last one.
     loss_curve_, validation_curve_ : list of float
         Losses of each epoch; no validation losses without ``early_stopping``.
     n_features_in_ : int

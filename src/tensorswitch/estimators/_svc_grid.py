@@ -59,10 +59,8 @@ def kernel_svc_grid(
         Depths of the kernels.
     Cs : iterable of float, default=(1, 10, 100, 1000)
         Penalties of errors.
-    normalize : bool, default=True
-        Whether to scale samples to unit length first.
-    bias, tol, cache_size, memory_gb, n_jobs, verbose : as for :class:`TSKernelSVC`
-        The paper has no constant input.
+    normalize, bias, tol, cache_size, memory_gb, n_jobs, verbose : as for :class:`TSKernelSVC`
+        As in the paper, samples are scaled to unit length, and there is no constant input.
 
     Returns
     -------

@@ -86,11 +86,6 @@ def learn_patch_bank(
         As in :class:`PatchFeatures`.
     generator : torch.Generator, optional
         Source of randomness. By default seeded with 0.
-
-    Returns
-    -------
-    PatchBank2d
-        The module that computes the features.
     """
     check_images(images)
     check_positive(features=features, grid=grid)

@@ -117,11 +117,9 @@ class Solution(NamedTuple):
         The readout W, for copies in the layout of :class:`tensorswitch.TensorSwitching`.
     alpha : float
         The penalty λ that was used.
-    iterations : int, default=0
-        Number of iterations of conjugate gradients; 0 for the direct solvers.
-    residual : float, default=0.0
-        Norm of the residual relative to ``Zᵀ T``, the largest over the outputs; 0 for the direct
-        solvers.
+    iterations, residual : int, default=0, and float, default=0.0
+        Number of iterations of conjugate gradients, and norm of their residual relative to
+        ``Zᵀ T``, the largest over the outputs; 0 for the direct solvers.
     path : tuple of (float, float), default=()
         If several values of λ were tried, each with its error, in decreasing order of λ. The error
         is the mean squared error of rows that were left out.
@@ -164,10 +162,8 @@ class Solution(NamedTuple):
 
         Parameters
         ----------
-        representation : Representation
-            The map φ.
-        rows : RowsOf
-            The rows.
+        representation, rows : Representation and RowsOf
+            The map φ, and the rows.
         """
         with torch.autocast(rows.x.device.type, enabled=False):
             flat = self.weight.reshape(-1, self.weight.shape[-1])

@@ -44,12 +44,8 @@ class StoredRows:
 
     Parameters
     ----------
-    rows : int
-        Number of rows to come.
-    features : int
-        Number of features.
-    out_features : int
-        Number of columns of the targets.
+    rows, features, out_features : int
+        Number of rows to come, of features, and of columns of the targets.
     memory : float, optional
         Bytes that the rows may take before a file is used, and as many for the preconditioner. By
         default half and a quarter of what is available.

@@ -79,10 +79,8 @@ def solve(
         The solver. "auto" is the one that :func:`choose_solver` picks.
     sample_weight : Tensor of shape (rows,), optional
         Weights s of the rows, 1 by default.
-    tol : float, default=1e-3
-        Relative residual at which conjugate gradients stop.
-    max_iter : int, default=500
-        Maximum number of iterations of conjugate gradients.
+    tol, max_iter : float, default=1e-3, and int, default=500
+        Relative residual at which conjugate gradients stop, and most iterations of them.
     memory_gb : float, optional
         Memory budget in GiB. By default 70 % of the memory that is available now.
     watch : callable, optional
@@ -244,10 +242,8 @@ class Choice(NamedTuple):
     ----------
     solver : {"streaming", "matrix-free", "dual"}
         Name of the solver.
-    memory : float
-        Peak memory in bytes.
-    work : float
-        Number of multiply-adds of the usual speed.
+    memory, work : float
+        Peak memory in bytes, and number of multiply-adds of the usual speed.
     """
 
     solver: str
@@ -346,10 +342,9 @@ def choose_solver(
         Data type of the rows.
     in_chunks : bool, default=False
         Whether the rows arrive in chunks, which only affects the advice in the error message.
-    alphas : int, default=1
-        Number of values of λ to choose from.
-    sums : int, default=1
-        Number of sums that the streaming solver keeps, of one fold each.
+    alphas, sums : int, default=1
+        Number of values of λ to choose from, and of sums that the streaming solver keeps, of one
+        fold each.
 
     Raises
     ------

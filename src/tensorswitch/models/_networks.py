@@ -327,11 +327,6 @@ def load_model(path: str | Path) -> Network:
     path : str or Path
         File to read.
 
-    Returns
-    -------
-    Network
-        The network of the file.
-
     Examples
     --------
     >>> import tempfile

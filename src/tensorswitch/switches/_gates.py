@@ -16,7 +16,7 @@ def draw_gates(
     dtype: torch.dtype = torch.float32,
     switch: Switch | None = None,
 ) -> list[Tensor]:
-    """Draw the gate weights of each layer from the Glorot uniform distribution.
+    """Draw the gate weights of each layer, (n_l, units below), from Glorot's uniform distribution.
 
     Parameters
     ----------
@@ -26,11 +26,6 @@ def draw_gates(
         Source of randomness, on the device of the weights, and their type, by default float32.
     switch : Switch, default=ReLU()
         Rule that opens the gates. Its units are the inputs of the next layer.
-
-    Returns
-    -------
-    list of Tensor
-        For each layer the weights, of shape (n_l, units of layer l - 1).
 
     Examples
     --------
@@ -53,7 +48,7 @@ def draw_gates(
 def deep_gates(
     x: Tensor, gate_weights: Sequence[Tensor], switch: Switch | None = None
 ) -> list[Tensor]:
-    """Return ``h_l = H(W_l x_{l-1})`` for each layer, with ``x_l`` of the scalar network.
+    """Return ``h_l = H(W_l x_{l-1})``, (rows, n_l), for each layer of the scalar network.
 
     Parameters
     ----------
@@ -61,11 +56,6 @@ def deep_gates(
         Input rows.
     gate_weights, switch : sequence of Tensor and Switch
         Weights as of :func:`draw_gates`, and the rule that opens the gates, by default ReLU.
-
-    Returns
-    -------
-    list of bool Tensor
-        For each layer the gates, of shape (rows, n_l).
     """
     switch = ReLU() if switch is None else switch
     gates = []
@@ -77,17 +67,12 @@ def deep_gates(
 
 
 def combine_gates(gates: Sequence[Tensor]) -> Tensor:
-    """Return ``h_L ⊗ … ⊗ h_1``: which chains of units are open in all layers.
+    """Return ``h_L ⊗ … ⊗ h_1``, (rows, n_L · … · n_1): which chains of units are open.
 
     Parameters
     ----------
     gates : sequence of bool Tensor
         ``h_1, …, h_L``, of shape (rows, n_l).
-
-    Returns
-    -------
-    bool Tensor of shape (rows, n_L · … · n_1)
-        The combined gates, last layer first.
 
     Examples
     --------

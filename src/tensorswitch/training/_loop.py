@@ -66,11 +66,6 @@ def train(
         Called with each :class:`~tensorswitch.training.Epoch`; in a run that is continued, first
         with the last completed one.
 
-    Returns
-    -------
-    History
-        Results of all epochs.
-
     Examples
     --------
     >>> import torch
