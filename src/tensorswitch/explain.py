@@ -12,10 +12,8 @@ ReLU networks are, has the same property by Euler's theorem, ``f(x) = ∇f(x) ·
 The gates divide the inputs into regions, in each of which the network is one linear map.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -66,7 +64,7 @@ class Explanation:
         """The mean absolute contribution of each feature over rows and outputs."""
         return np.abs(self.contributions).mean((0, 1))
 
-    def grouped(self, sources: np.ndarray, groups: int) -> Explanation:
+    def grouped(self, sources: np.ndarray, groups: int) -> Self:
         """Add up the contributions of features that belong together.
 
         Parameters
@@ -74,8 +72,7 @@ class Explanation:
         sources, groups : ndarray of int of shape (features,) and int
             Group of each feature, such as the column of one-hot inputs, and number of groups.
         """
-        member = np.eye(groups)[sources]
-        return Explanation(self.contributions @ member, self.constant)
+        return replace(self, contributions=self.contributions @ np.eye(groups)[sources])
 
 
 def explain(model: Any, X: Any) -> Explanation:

@@ -3,10 +3,8 @@
 W, c = argmin Σ_b s_b ‖Wᵀ z_b + c − t_b‖² + λ ‖W‖²,        z = φ(x)
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self, TypeAlias
 
@@ -50,7 +48,7 @@ class Problem:
         hashes: Tensor | None = None,
         routes: Tensor | Routes | None = None,
         out: int | None = None,
-    ) -> Problem:
+    ) -> Self:
         """Return the problem, detached from the graph, or raise if its parts are inconsistent."""
         for which, given in (("x", x), ("targets", targets)):
             check_wide(which, given)
@@ -97,9 +95,10 @@ class Problem:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, index: slice | Tensor) -> Problem:
+    def __getitem__(self, index: slice | Tensor) -> Self:
         weight = None if self.sample_weight is None else self.sample_weight[index]
-        return Problem(self.representation, self.rows[index], self.targets[index], weight)
+        rows, targets = self.rows[index], self.targets[index]
+        return replace(self, rows=rows, targets=targets, sample_weight=weight, given_hashes=None)
 
     def weights(self) -> Tensor:
         """Return the weights, which are 1 by default."""
@@ -152,7 +151,7 @@ class Solution(NamedTuple):
         """Return the solution of a state."""
         return cls(**state)
 
-    def shaped(self, representation: Representation) -> Solution:
+    def shaped(self, representation: Representation) -> Self:
         """Return the solution with weights in the axes of the representation they belong to."""
         weight = self.weight.reshape(*representation.shape, self.weight.shape[-1])
         return self._replace(weight=weight)

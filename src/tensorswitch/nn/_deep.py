@@ -1,10 +1,7 @@
-"""Deep TS networks.
-
-y = W_Z vec(Z_L) + bias,        Z_L = H(W_L x_{L-1}) ⊗ … ⊗ H(W_1 x) ⊗ x
-"""
+"""Deep TS networks: ``y = W_Z vec(Z_L) + bias``, ``Z_L = H(W_L x_{L-1}) ⊗ … ⊗ H(W_1 x) ⊗ x``."""
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -148,14 +145,9 @@ class TensorSwitching(Switching):
         *hidden, output = layers
         check_relu_layers(hidden, output)
         sizes = hidden[0].in_features, [n.out_features for n in hidden], output.out_features
-        network = cls(
-            *sizes,
-            output.bias is not None,
-            learn_gates=learn_gates,
-            gate_bias=any(layer.bias is not None for layer in hidden),
-            device=output.weight.device,
-            dtype=output.weight.dtype,
-        )
+        bias, gate_bias = output.bias is not None, any(n.bias is not None for n in hidden)
+        factory: Any = {"device": output.weight.device, "dtype": output.weight.dtype}
+        network = cls(*sizes, bias, learn_gates=learn_gates, gate_bias=gate_bias, **factory)
         for w, layer in zip(network.gate_weights, hidden, strict=True):
             w.copy_(layer.weight)
         for b, layer in zip(network.gate_biases, hidden, strict=False):
