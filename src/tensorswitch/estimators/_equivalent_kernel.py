@@ -19,19 +19,10 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
 
     Parameters
     ----------
-    kind : {"ts", "ss", "ntk"}, default="ts"
-        The kernel: tensor switching [1]_, scalar switching (ReLU), or the tangent kernel of the
-        ReLU network.
-    depth : int, default=1
-        Number of layers. It is not optimised.
-    scale : float, default=1.0
-        Factor of the kernel, a hyperparameter.
-    scale_bounds : pair of float or "fixed", default=(1e-5, 1e5)
-        Bounds of ``scale`` for the optimiser. "fixed" excludes it from the optimisation.
-
-    References
-    ----------
-    .. [1] C.-Y. Tsai, A. Saxe and D. Cox, "Tensor Switching Networks", NIPS 2016, arXiv:1610.10087.
+    kind, depth : {"ts", "ss", "ntk"}, default="ts", and int, default=1
+        The kernel and its layers, as in :class:`TSKernelSVC`. They are not optimised.
+    scale, scale_bounds : float, default=1.0, and pair of float or "fixed", default=(1e-5, 1e5)
+        Factor of the kernel, and its bounds for the optimiser, from which "fixed" excludes it.
 
     Examples
     --------
@@ -69,9 +60,8 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
         kind, depth = check_kind(self.kind), check_depth(self.depth)
         rows: np.ndarray = check_array(X, dtype=[np.float64, np.float32])
         others = None if Y is None else check_array(Y, dtype=rows.dtype)
-        K: np.ndarray = (
-            self.scale * equivalent_kernels(rows, others, depths=[depth], kinds=[kind])[kind, depth]
-        )
+        kernels = equivalent_kernels(rows, others, depths=[depth], kinds=[kind])
+        K: np.ndarray = self.scale * kernels[kind, depth]
         if not eval_gradient:
             return K
         if self.hyperparameter_scale.fixed:
@@ -92,6 +82,5 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
         return False
 
     def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}(kind={self.kind!r}, depth={self.depth}, scale={self.scale:.3g})"
-        )
+        name = type(self).__name__
+        return f"{name}(kind={self.kind!r}, depth={self.depth}, scale={self.scale:.3g})"

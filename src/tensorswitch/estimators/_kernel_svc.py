@@ -1,9 +1,4 @@
-"""Support vector machines with the equivalent kernels, one pair of classes at a time.
-
-A one-vs-one machine only needs the Gram matrix of its two classes, so with more than two, the
-full matrix is never formed. With ten classes of equal size, a pair takes 1/25 of the memory. The
-result is the one that libsvm finds with the full matrix.
-"""
+"""Support vector machines with the equivalent kernels, one pair of classes at a time."""
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
@@ -67,10 +62,8 @@ class Machine(NamedTuple):
     iterations: int
 
     def is_free(self, C: float) -> bool:
-        """Return whether no coefficient is at its bound, so that any larger C gives this machine.
-
-        The dual problem of a larger C differs in this bound only, and it is convex.
-        """
+        """Return whether no coefficient is at its bound; any larger C then gives this machine."""
+        # The dual problem of a larger C differs in this bound only, and it is convex.
         return bool((np.abs(self.coef) < C).all())
 
     def dense(self, rows: int) -> np.ndarray:
@@ -117,10 +110,8 @@ class Pairs:
                     "cache_size, or fit fewer rows"
                 )
             workers = min(workers, int(memory_gb * 2**30 // most))
-        tasks = (
-            joblib.delayed(job)(i, j, rows)
-            for (i, j), rows in zip(self.pairs, self.rows, strict=True)
-        )
+        pairs = zip(self.pairs, self.rows, strict=True)
+        tasks = (joblib.delayed(job)(*pair, rows) for pair, rows in pairs)
         with threads(1 if workers > 1 else torch.get_num_threads()):
             parallel = joblib.Parallel(
                 n_jobs=workers,
@@ -143,12 +134,8 @@ def solve(
 ) -> Machine:
     """Return the machine of two classes, whose support vectors are numbered as ``rows`` are."""
     solver.fit(gram, is_second.astype(np.int64), sample_weight=weight)
-    return Machine(
-        rows[solver.support_],
-        -solver.dual_coef_[0],
-        -float(solver.intercept_[0]),
-        int(np.max(solver.n_iter_)),
-    )
+    coef, intercept = -solver.dual_coef_[0], -float(solver.intercept_[0])
+    return Machine(rows[solver.support_], coef, intercept, int(np.max(solver.n_iter_)))
 
 
 def vote(decisions: np.ndarray, n_classes: int) -> np.ndarray:
@@ -189,7 +176,8 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
     """Support vector classifier with the equivalent kernel of a wide SS or TS network.
 
     The machines are trained one-vs-one, each with the Gram matrix of its two classes, so the full
-    Gram matrix does not have to fit into memory.
+    Gram matrix, 25 times as large for ten classes of equal size, does not have to fit into memory.
+    The result is the one that libsvm finds with the full matrix.
 
     Parameters
     ----------
@@ -305,10 +293,8 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Training samples.
-        y : array-like of shape (n_samples,)
-            Class labels.
+        X, y : array-like of shape (n_samples, n_features) and (n_samples,)
+            Training samples and their class labels.
         sample_weight : array-like of shape (n_samples,), optional
             Factor on C of each sample, 1 by default. Samples with a weight of 0 are ignored.
         """
@@ -332,9 +318,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
         self.support_ = np.unique(np.concatenate([m.support for m in machines]))
         self.support_vectors_ = Z[self.support_, : X.shape[1]]  # without the constant input
         self.n_support_ = np.bincount(labels[self.support_], minlength=len(self.classes_))
-        self.pair_coef_ = np.zeros((len(machines), len(self.support_)))
-        for row, machine in zip(self.pair_coef_, machines, strict=True):
-            row[np.searchsorted(self.support_, machine.support)] = machine.coef
+        self.pair_coef_ = np.stack([m.dense(len(Z))[self.support_] for m in machines])
         self.intercept_ = np.array([m.intercept for m in machines])
         self.n_iter_ = np.array([m.iterations for m in machines])
         self._calibration = self._calibrated(Z, pairs, weight) if self.probability else None
@@ -361,13 +345,10 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
             some = None if weight is None else weight[rows]
             return solve(solver, grams[kind, depth], labels[rows] == j, rows, some)
 
-        return pairs.run(
-            job,
-            lambda rows: 8 * rows**2 + cache_bytes(self.cache_size),
-            self.memory_gb,
-            self.n_jobs,
-            self.verbose,
-        )
+        def need(count: int) -> int:
+            return 8 * count**2 + cache_bytes(self.cache_size)
+
+        return pairs.run(job, need, self.memory_gb, self.n_jobs, self.verbose)
 
     def _calibrated(self, Z: np.ndarray, pairs: Pairs, weight: Weights) -> Calibration:
         """Calibrate probabilities on the decisions for rows that cross-validation held out."""
@@ -409,10 +390,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
 
     @available_if(lambda self: self.probability)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Return the probability of each class, of shape (n_samples, n_classes).
-
-        It needs ``probability=True``.
-        """
+        """Return probabilities, (n_samples, n_classes), which need ``probability=True``."""
         check_is_fitted(self)
         if self._calibration is None:
             raise ValueError("the model was fitted with probability=False; fit it again")

@@ -131,10 +131,8 @@ class TSMLP(SavedEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Training samples.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Class labels, or targets of a regression, which may have several columns.
+        X, y : array-like of shape (n_samples, n_features) and (n_samples,)
+            Training samples, and class labels or targets, which may have several columns.
         sample_weight : array-like of shape (n_samples,), optional
             Factors on the losses of the samples. A weight of two is a repeated sample.
         """
@@ -267,7 +265,7 @@ class TSMLP(SavedEstimator):
         random: np.random.RandomState,
     ) -> None:
         """Fit the scalings, and make a network that has not learned anything."""
-        shape = self._network_shape()
+        shape, regression = self._network_shape(), is_regressor(self)
         constant = SETTINGS.constant if self.standardize and self.bias else 0.0
         inputs = Scaling.fit(X, weight) if self.standardize else Scaling()
         # The weights depend on random_state alone, and torch's global generator is not advanced.
@@ -277,7 +275,7 @@ class TSMLP(SavedEstimator):
             start_at_zero(network)
         learner = Learner(
             network,
-            loss="squared" if is_regressor(self) else "cross-entropy",
+            loss="squared" if regression else "cross-entropy",
             optimizer=self.optimizer,
             lr=self._learning_rate(),
             momentum=self.momentum,
@@ -285,13 +283,8 @@ class TSMLP(SavedEstimator):
             seed=random.randint(2**31),
             device=self.device,
         )
-        self._model = ScaledNetwork(
-            inputs,
-            Scaling.fit(targets, weight, constant=ROUNDING) if is_regressor(self) else Scaling(),
-            constant,
-            learner,
-            self._fixed(X.shape[1]),
-        )
+        scaled = Scaling.fit(targets, weight, constant=ROUNDING) if regression else Scaling()
+        self._model = ScaledNetwork(inputs, scaled, constant, learner, self._fixed(X.shape[1]))
         self.loss_curve_, self.validation_curve_, self.n_iter_ = [], [], 0
 
     def _continue(self, columns: int) -> None:
@@ -357,14 +350,9 @@ class TSMLP(SavedEstimator):
             held = self.validation_fraction * len(targets)
             enough = counts[counts > 0].min() > 1 and held >= np.count_nonzero(counts)
             strata = targets if enough or self.early_stopping is True else None
-        found = train_test_split(
-            X,
-            targets,
-            weight,
-            test_size=self.validation_fraction,
-            random_state=random.randint(2**31),
-            stratify=strata,
-        )
+        options: State = {"test_size": self.validation_fraction, "stratify": strata}
+        seed = random.randint(2**31)
+        found = train_test_split(X, targets, weight, random_state=seed, **options)
         return [tuple(found[::2]), tuple(found[1::2])]
 
     def _train(self, rows: Rows, held: Rows | None) -> None:
@@ -422,10 +410,8 @@ class TSMLPClassifier(ClassifierMixin, TSMLP):  # type: ignore[misc]
     batch_size : int or "auto", default="auto"
         Number of rows per step; by default a sixteenth of them, at least 32 and at most 128, and
         200 if there are fewer than 300 rows.
-    max_iter : int, default=200
-        Maximum number of epochs.
-    tol : float, default=1e-4
-        Smallest decrease of the monitored loss that counts as an improvement.
+    max_iter, tol : int, default=200, and float, default=1e-4
+        Most epochs, and smallest decrease of the monitored loss that counts as an improvement.
     n_iter_no_change : int, default=20
         Stop after this many epochs in a row without an improvement of the training loss or, with
         ``early_stopping``, of the validation loss.

@@ -124,9 +124,8 @@ class _DualSystem:
         features = self.representation.features
         whole = self.representation.mean_square(self.rows, self.weight) * features
         trace = self.weight.new_tensor(whole)
-        self.centring = Centring.of(
-            self.weight, len(self.weight), trace, self._product, fit_intercept
-        )
+        count = len(self.weight)
+        self.centring = Centring.of(self.weight, count, trace, self._product, fit_intercept)
         centred = whole - float(self.centring.direction @ self.centring.sums)
         self.mean = centred / features if centred > SETTINGS.constant * whole else 0.0
         self.goal = self.centring.goal(self.targets)
