@@ -63,10 +63,8 @@ def expand(z: Tensor, w: Tensor, x: Tensor | None = None) -> Tensor:
 
     Parameters
     ----------
-    z : Tensor of shape (rows, ...)
-        What the open units copy.
-    w : Tensor of shape (n_1, n_0)
-        Gate weights.
+    z, w : Tensor of shape (rows, ...) and (n_1, n_0)
+        What the open units copy, and gate weights.
     x : Tensor of shape (rows, n_0), optional
         What decides which units are open. By default ``z`` itself, the binary expansion ``X ⊕ W``.
 
@@ -98,10 +96,8 @@ def scalar_switching(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
 
     Parameters
     ----------
-    x : Tensor of shape (rows, n_0)
-        Input rows.
-    weights : sequence of Tensor
-        ``W_1, …, W_L``, of shape (n_l, n_{l-1}).
+    x, weights : Tensor of shape (rows, n_0), and sequence of Tensor
+        Input rows, and ``W_1, …, W_L``, of shape (n_l, n_{l-1}).
     """
     activities = [x]
     for w in weights:

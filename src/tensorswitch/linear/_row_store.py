@@ -166,12 +166,8 @@ class StoredRows:
 
         Parameters
         ----------
-        alpha : float, str or a sequence of these, default="mean"
+        alpha, fit_intercept, tol, max_iter, watch : as for :func:`solve_matrix_free`
             The penalty λ, or several of which the one of least error on rows left out is taken.
-        fit_intercept : bool, default=False
-            Whether to add an intercept that is not penalised.
-        tol, max_iter, watch : optional
-            As for :func:`solve_matrix_free`.
         left_out : bool, default=False
             Whether outputs for rows left out are wanted, even for a single λ.
 

@@ -1,7 +1,4 @@
-"""The TS layer on the patches of images.
-
-y(u) = Σ_j H(w_j · p(u)) V_jᵀ p(u) + bias        for the patch p(u) at each position u
-"""
+"""The TS layer on patches: ``y(u) = Σ_j H(w_j · p(u)) V_jᵀ p(u) + bias`` at each position u."""
 
 from typing import Self
 

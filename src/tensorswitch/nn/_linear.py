@@ -1,7 +1,4 @@
-"""The TS layer on vectors.
-
-y = Σ_j H(w_j · x) V_jᵀ x + bias
-"""
+"""The TS layer on vectors: ``y = Σ_j H(w_j · x) V_jᵀ x + bias``."""
 
 from typing import Self
 

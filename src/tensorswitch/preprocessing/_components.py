@@ -1,7 +1,4 @@
-"""Principal components of weighted rows.
-
-z = (x − mean) B,        Σ s (x − mean)(x − mean)ᵀ B = B Λ
-"""
+"""Principal components of weighted rows: ``Σ s (x − mean)(x − mean)ᵀ B = B Λ``."""
 
 from dataclasses import dataclass
 from typing import Self

@@ -1,7 +1,4 @@
-"""Scaling of columns by one affine map, the same for inputs and targets of all estimators.
-
-z = (x − centre) · factor
-"""
+"""Scaling of columns by one affine map, ``z = (x − centre) · factor``, for inputs and targets."""
 
 from dataclasses import dataclass
 from typing import Any, Self

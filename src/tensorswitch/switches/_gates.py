@@ -52,10 +52,8 @@ def deep_gates(
 
     Parameters
     ----------
-    x : Tensor of shape (rows, n_0)
-        Input rows.
-    gate_weights, switch : sequence of Tensor and Switch
-        Weights as of :func:`draw_gates`, and the rule that opens the gates, by default ReLU.
+    x, gate_weights, switch : Tensor of shape (rows, n_0), sequence of Tensor, and Switch
+        Input rows, weights as of :func:`draw_gates`, and rule that opens gates, by default ReLU.
     """
     switch = ReLU() if switch is None else switch
     gates = []
