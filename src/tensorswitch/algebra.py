@@ -27,8 +27,6 @@ References
 Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch
@@ -48,36 +46,27 @@ __all__ = [
 
 
 def gates(x: Tensor, w: Tensor) -> Tensor:
-    """Return ``H(W X)``: one where a unit's score is strictly positive, zero elsewhere.
+    """Return ``H(W X)``, (rows, n_1): one where a unit's score is strictly positive, else zero.
 
     Parameters
     ----------
     x, w : Tensor
         Input rows, of shape (rows, n_0), and gate weights, of shape (n_1, n_0).
-
-    Returns
-    -------
-    Tensor of shape (rows, n_1)
     """
     return (x @ w.T > 0).to(x.dtype)
 
 
 def expand(z: Tensor, w: Tensor, x: Tensor | None = None) -> Tensor:
-    """Return the expansion ``Z ⊕_X W = H(W X) ⊗ Z`` (Sec. 2.2).
+    """Return the expansion ``Z ⊕_X W = H(W X) ⊗ Z``, (rows, n_1, ...) (Sec. 2.2).
+
+    It has a copy of ``z`` for every open unit, and zeros for every closed one.
 
     Parameters
     ----------
-    z : Tensor of shape (rows, ...)
-        What the open units copy.
-    w : Tensor of shape (n_1, n_0)
-        Gate weights.
+    z, w : Tensor of shape (rows, ...) and (n_1, n_0)
+        What the open units copy, and gate weights.
     x : Tensor of shape (rows, n_0), optional
         What decides which units are open. By default ``z`` itself, the binary expansion ``X ⊕ W``.
-
-    Returns
-    -------
-    Tensor of shape (rows, n_1, ...)
-        A copy of ``z`` for every open unit, zeros for every closed one.
 
     Examples
     --------
@@ -92,34 +81,23 @@ def expand(z: Tensor, w: Tensor, x: Tensor | None = None) -> Tensor:
 
 
 def contract(z: Tensor, w: Tensor) -> Tensor:
-    """Return the contraction ``Z ⊖ W = (Z ⊙ W) × 1``, which sums over the last axis (Sec. 2.2).
+    """Return ``Z ⊖ W = (Z ⊙ W) × 1``, (rows, ..., n_1), summed over the last axis (Sec. 2.2).
 
     Parameters
     ----------
     z, w : Tensor
         Expanded tensor, of shape (rows, ..., n_1, n_0), and weights, of shape (n_1, n_0).
-
-    Returns
-    -------
-    Tensor of shape (rows, ..., n_1)
     """
     return (z * w).sum(-1)
 
 
 def scalar_switching(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
-    """Return ``X_L = X_0 ⊕ W_1 ⊖ W_1 … ⊕ W_L ⊖ W_L``, a ReLU network (Eq. 2).
+    """Return ``[X_0, …, X_L]``, ``X_L = X_0 ⊕ W_1 ⊖ W_1 … ⊕ W_L ⊖ W_L``, a ReLU network (Eq. 2).
 
     Parameters
     ----------
-    x : Tensor of shape (rows, n_0)
-        Input rows.
-    weights : sequence of Tensor
-        ``W_1, …, W_L``, of shape (n_l, n_{l-1}).
-
-    Returns
-    -------
-    list of Tensor
-        ``[X_0, …, X_L]``, of shape (rows, n_l).
+    x, weights : Tensor of shape (rows, n_0), and sequence of Tensor
+        Input rows, and ``W_1, …, W_L``, of shape (n_l, n_{l-1}).
     """
     activities = [x]
     for w in weights:
@@ -128,17 +106,14 @@ def scalar_switching(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
 
 
 def tensor_switching(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
-    """Return ``Z_L = Z_0 ⊕_{X_0} W_1 … ⊕_{X_{L-1}} W_L`` with ``Z_0 = X_0`` (Eq. 3).
+    """Return ``[Z_0, …, Z_L]``, ``Z_L = Z_0 ⊕_{X_0} W_1 … ⊕_{X_{L-1}} W_L``, ``Z_0 = X_0`` (Eq. 3).
+
+    ``Z_l`` has the shape (rows, n_l, …, n_1, n_0).
 
     Parameters
     ----------
     x, weights : Tensor and sequence of Tensor
         As in :func:`scalar_switching`.
-
-    Returns
-    -------
-    list of Tensor
-        ``[Z_0, …, Z_L]``, of shape (rows, n_l, …, n_1, n_0).
     """
     tensors = [x]
     for w, activity in zip(weights, scalar_switching(x, weights), strict=False):
@@ -149,15 +124,12 @@ def tensor_switching(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
 def auxiliary(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
     """Return ``A_0 = Z_L`` and ``A_l = A_{l-1} ⊖ W_l``, down to ``A_L = X_L`` (Sec. 4.2).
 
+    ``A_l`` has the shape (rows, n_L, …, n_l).
+
     Parameters
     ----------
     x, weights : Tensor and sequence of Tensor
         As in :func:`scalar_switching`.
-
-    Returns
-    -------
-    list of Tensor
-        ``[A_0, …, A_L]``, of shape (rows, n_L, …, n_l).
     """
     tensors = [tensor_switching(x, weights)[-1]]
     for w in weights:
@@ -168,7 +140,8 @@ def auxiliary(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
 def backpropagate(weights: Sequence[Tensor], error: Tensor) -> Tensor:
     """Return ``∂L/∂A_0 = ∂L/∂A_L · ∂A_L/∂A_{L-1} … ∂A_1/∂A_0`` (underbraced in Eq. 7).
 
-    Given to :func:`pseudo_gradients`, it yields the gradients of the ReLU network.
+    It has the shape of ``A_0``, (rows, n_L, …, n_1, n_0). Given to :func:`pseudo_gradients`, it
+    yields the gradients of the ReLU network.
 
     Parameters
     ----------
@@ -176,10 +149,6 @@ def backpropagate(weights: Sequence[Tensor], error: Tensor) -> Tensor:
         ``W_1, …, W_L``.
     error : Tensor of shape (rows, n_L)
         ``∂L/∂A_L``, the derivative of the loss with respect to ``A_L = X_L``.
-
-    Returns
-    -------
-    Tensor of shape (rows, n_L, …, n_1, n_0)
     """
     for w in reversed(weights):
         error = error.unsqueeze(-1) * w
@@ -191,7 +160,7 @@ def pseudo_gradients(x: Tensor, weights: Sequence[Tensor], error: Tensor) -> lis
 
     The pseudoinverse of the contraction with ``W_l`` is the contraction with the rows of ``W_l``,
     each divided by its squared length; rows of zeros stay as they are. It takes the error from
-    ``A_{l-1}`` to ``A_l``, where it meets ``∂A_l/∂W_l = A_{l-1}``.
+    ``A_{l-1}`` to ``A_l``, where it meets ``∂A_l/∂W_l = A_{l-1}``. The results are sums over rows.
 
     Parameters
     ----------
@@ -199,11 +168,6 @@ def pseudo_gradients(x: Tensor, weights: Sequence[Tensor], error: Tensor) -> lis
         As in :func:`scalar_switching`.
     error : Tensor of shape (rows, n_L, …, n_1, n_0)
         ``∂L/∂A_0``, the derivative of the loss with respect to ``A_0 = Z_L``.
-
-    Returns
-    -------
-    list of Tensor
-        Pseudo-gradients of ``W_1, …, W_L``, summed over the rows.
     """
     rows, results = len(x), []
     for w, a in zip(weights, auxiliary(x, weights), strict=False):
@@ -217,7 +181,7 @@ def pseudo_gradients(x: Tensor, weights: Sequence[Tensor], error: Tensor) -> lis
 
 
 def rotate_compress(x: Tensor, w: Tensor, w_star: Tensor) -> Tensor:
-    """Return ``X_l = W*_l vec(X_{l-1} ⊕ W_l)``, linear rotation-compression (Sec. 4.3).
+    """Return ``X_l = W*_l vec(X_{l-1} ⊕ W_l)``, (rows, n*), linear rotation-compression (Sec. 4.3).
 
     :class:`tensorswitch.SwitchedLinear` is this layer, with ``W*`` as ``weight`` of shape
     (n_1, n_0, n*).
@@ -228,9 +192,5 @@ def rotate_compress(x: Tensor, w: Tensor, w_star: Tensor) -> Tensor:
         As in :func:`gates`.
     w_star : Tensor of shape (n*, n_1 · n_0)
         Analysis weights.
-
-    Returns
-    -------
-    Tensor of shape (rows, n*)
     """
     return expand(x, w).flatten(1) @ w_star.T

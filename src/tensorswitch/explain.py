@@ -12,10 +12,8 @@ ReLU networks are, has the same property by Euler's theorem, ``f(x) = ∇f(x) ·
 The gates divide the inputs into regions, in each of which the network is one linear map.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -66,36 +64,28 @@ class Explanation:
         """The mean absolute contribution of each feature over rows and outputs."""
         return np.abs(self.contributions).mean((0, 1))
 
-    def grouped(self, sources: np.ndarray, groups: int) -> Explanation:
+    def grouped(self, sources: np.ndarray, groups: int) -> Self:
         """Add up the contributions of features that belong together.
 
         Parameters
         ----------
         sources, groups : ndarray of int of shape (features,) and int
             Group of each feature, such as the column of one-hot inputs, and number of groups.
-
-        Returns
-        -------
-        Explanation
         """
-        member = np.eye(groups)[sources]
-        return Explanation(self.contributions @ member, self.constant)
+        return replace(self, contributions=self.contributions @ np.eye(groups)[sources])
 
 
 def explain(model: Any, X: Any) -> Explanation:
     """Return what each feature contributes to each output.
+
+    Contributions add up to the outputs: of a module, of ``decision_function`` of a classifier or of
+    ``predict`` of a regressor.
 
     Parameters
     ----------
     model, X : torch.nn.Module or estimator, and array-like or Tensor of shape (rows, ...)
         A network whose layers are affine once gates are known (TS layers, ReLU, max pooling), or a
         fitted estimator with a method ``explain``, and its inputs.
-
-    Returns
-    -------
-    Explanation
-        Contributions that add up to the outputs: of the module, of ``decision_function`` of a
-        classifier or of ``predict`` of a regressor.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Inverted backpropagation: pseudo-gradients for gate weights, whose true gradient is zero.
+"""Inverted backpropagation (Eq. 6): pseudo-gradients for gate weights, whose gradient is zero.
 
 With errors ``δ = ∂L/∂y``, analysis weights ``V`` and ``v_j = w_j / ‖w_j‖²``, the pseudo-gradient of
 the gate weight ``w_j`` is
@@ -11,14 +11,8 @@ by the gates of the layers above. ``G ∘ h`` takes the place of the gradient of
 ``s = W x`` in ordinary backpropagation; from there autograd computes the rest, for linear and
 convolutional gates alike. To autograd the pseudo-gradient is the gradient of ``((s − s₀) ∘ h) U``
 with constant ``h``, ``U`` and ``s₀ = s``, whose value is zero.
-
-References
-----------
-Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 4.2, Eq. (6);
 :func:`tensorswitch.algebra.pseudo_gradients` is the same computation on the expanded tensors.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext

@@ -8,8 +8,6 @@ the object again. Neither module paths nor attributes are written, so that code 
 without changing files. Nothing is unpickled: a file from a stranger cannot run code.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable
@@ -44,12 +42,10 @@ class Saveable(Protocol):
 
     def state(self) -> State:
         """Return what the object consists of."""
-        ...
 
     @classmethod
     def from_state(cls, state: State) -> Self:
         """Make the object again."""
-        ...
 
 
 class SavedPart:
@@ -93,10 +89,8 @@ def save(value: Saveable | Snapshot, path: str | Path, **notes: object) -> None:
 
     Parameters
     ----------
-    value : Saveable
-        What to save.
-    path : str or Path
-        The file. An existing one is replaced only when the new one is complete.
+    value, path : Saveable, and str or Path
+        What to save, and the file. An existing one is replaced only when the new one is complete.
     **notes : object
         What to store beside it: plain values, arrays and saveable objects.
 
@@ -218,7 +212,11 @@ def _encode(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
         tensors[place] = value.detach().cpu().contiguous().clone()
         return {"tensor": place}
     if isinstance(value, np.ndarray):
-        return _encode_array(value, place, tensors)
+        if value.dtype.kind in "OUS":
+            words = [_encode(v, f"{place}.{i}", tensors) for i, v in enumerate(value.ravel())]
+            return {"words": words, "type": value.dtype.str, "shape": list(value.shape)}
+        tensors[place] = torch.from_numpy(np.ascontiguousarray(value).copy())
+        return {"array": place}
     dot = f"{place}." if place else ""
     if isinstance(value, dict):
         named = ((k.item() if isinstance(k, np.generic) else k, v) for k, v in value.items())
@@ -238,14 +236,6 @@ def _encode(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
 def is_saveable(value: object) -> bool:
     """Return whether the class of an object is registered, and not only a base of it."""
     return _kinds.get(getattr(type(value), "saved_kind", "")) is type(value)
-
-
-def _encode_array(value: np.ndarray, place: str, tensors: dict[str, Tensor]) -> Any:
-    if value.dtype.kind in "OUS":
-        words = [_encode(v, f"{place}.{i}", tensors) for i, v in enumerate(value.ravel())]
-        return {"words": words, "type": value.dtype.str, "shape": list(value.shape)}
-    tensors[place] = torch.from_numpy(np.ascontiguousarray(value).copy())
-    return {"array": place}
 
 
 def decode(value: Any, tensors: dict[str, Tensor]) -> Any:

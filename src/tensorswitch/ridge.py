@@ -3,8 +3,6 @@
 W = argmin Σ_b s_b ‖Wᵀ z_b − t_b‖² + λ ‖W‖²,        z = h_L ⊗ … ⊗ h_1 ⊗ x
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch
@@ -46,14 +44,10 @@ class RidgeStatistics(Sums):
 
     Parameters
     ----------
-    gate_weights : sequence of Tensor
-        The fixed gate weights of each layer, of shape (n_l, units below).
-    out_features : int
-        Number of columns of the targets.
-    dtype, forgetting, folds, held_out : optional
-        See :class:`Sums`.
-    switch : Switch or str, default="relu"
-        The switch that opens the gates.
+    gate_weights, switch : as for :class:`Copies`
+        Fixed gate weights of each layer, and the switch that opens the gates.
+    out_features, dtype, forgetting, folds, held_out : as for :class:`Sums`
+        Number of columns of the targets, and options.
 
     Examples
     --------

@@ -1,7 +1,5 @@
 """The user's own arrays: ``.npz`` and ``.npy`` files, and folders in the format of MNIST."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -155,13 +153,11 @@ def _as_rows(path: Path, x: np.ndarray, wide: bool | None = None) -> np.ndarray:
         return x
     if x.ndim == 2 and x.dtype not in (np.float16, np.float32):
         exact = x.astype(np.float64, copy=False)
-        if _loses_digits(exact) if wide is None else wide:
+        if wide is None:
+            with np.errstate(over="ignore", invalid="ignore"):
+                rounding = np.abs(exact - exact.astype(np.float32)).max(0, initial=0.0)
+                spread = exact.std(0)
+                wide = bool(((rounding > LOST * spread) & (spread > 0)).any())
+        if wide:
             return exact
     return x.astype(np.float32)
-
-
-def _loses_digits(x: np.ndarray) -> bool:
-    """Return whether rounding to float32 changes a feature by more than a trace of its spread."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        rounding, spread = np.abs(x - x.astype(np.float32)).max(0, initial=0.0), x.std(0)
-        return bool(((rounding > LOST * spread) & (spread > 0)).any())

@@ -1,18 +1,16 @@
 """Data sets and the paper's preprocessing."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from tensorswitch.datasets._files import DataError
 from tensorswitch.persistence import SavedPart, saved_as
-from tensorswitch.preprocessing import principal_components
+from tensorswitch.preprocessing import PrincipalComponents
 
 VALIDATION = 5000
 
@@ -49,17 +47,19 @@ class Preparation(SavedPart):
         *,
         flat: bool = True,
         scaled: bool = True,
-    ) -> Preparation:
+    ) -> Self:
         """Learn the preprocessing of images or, ``scaled`` by their deviations, of features."""
         x = _pixels(images)
         mean, scale, basis = x.mean(0), None, None
         x -= mean
         if scaled and images.ndim == 2:
-            scale = _scale(x)
+            deviation: np.ndarray = x.std(0)
+            varies = deviation > 1e-6 * np.maximum(np.abs(x).max(0, initial=0), 1e-30)
+            scale = np.where(varies, deviation, 1).astype(x.dtype)
             x /= scale
         if components is not None:
             rows = x.astype(np.float32, copy=False).reshape(len(x), -1)
-            basis = principal_components(rows, components)
+            basis = PrincipalComponents.fit(rows, components).basis
         return cls(mean, basis, flat, scale)
 
     def __call__(self, images: np.ndarray) -> np.ndarray:
@@ -199,11 +199,6 @@ class Dataset:
         seed : int, default=0
             Seed of the shuffle; None keeps the order, as in the paper.
 
-        Returns
-        -------
-        Split
-            Inputs and labels for training, validation and test.
-
         Examples
         --------
         >>> from tensorswitch.datasets import load
@@ -245,10 +240,3 @@ def _pixels(images: np.ndarray) -> np.ndarray:
     if images.ndim == 4 and images.shape[2:] == (28, 28):
         x = np.pad(x, ((0, 0), (0, 0), (2, 2), (2, 2)))
     return x
-
-
-def _scale(x: np.ndarray) -> np.ndarray:
-    """Return the standard deviations of features, 1 where they are constant."""
-    deviation: np.ndarray = x.std(0)
-    varies = deviation > 1e-6 * np.maximum(np.abs(x).max(0, initial=0), 1e-30)
-    return np.where(varies, deviation, 1).astype(x.dtype)

@@ -1,7 +1,5 @@
 """Readers of data files, which name what they cannot read, and unpickle nothing."""
 
-from __future__ import annotations
-
 import gzip
 import tarfile
 from collections.abc import Iterator

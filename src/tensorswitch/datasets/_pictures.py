@@ -1,7 +1,5 @@
 """Folders of images: one folder per class, pictures of any size."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

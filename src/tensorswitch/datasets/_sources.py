@@ -1,7 +1,5 @@
 """Sources of data sets: scikit-learn, a folder of the user, the cache, or a download."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -117,11 +115,6 @@ def load(name: str, *, extra: bool = False, download: bool = True) -> Dataset:
         Whether to download files that are neither in ``$TENSORSWITCH_DATA/<name>`` nor in the
         cache.
 
-    Returns
-    -------
-    Dataset
-        The data set.
-
     Examples
     --------
     >>> from tensorswitch.datasets import load
@@ -158,10 +151,8 @@ def fetch(name: str, *, extra: bool = False, progress: bool = True) -> Path:
 
     Parameters
     ----------
-    name : str
-        Name of the data set.
-    extra : bool, default=False
-        Whether to include the ``extra`` images of SVHN.
+    name, extra : str, and bool, default=False
+        Name of the data set, and whether to include the ``extra`` images of SVHN.
     progress : bool, default=True
         Show a progress bar.
     """
@@ -197,10 +188,8 @@ def found(name: str, extra: bool = False) -> Path | None:
 
     Parameters
     ----------
-    name : str
-        Name of the data set.
-    extra : bool, default=False
-        Whether to require the ``extra`` images of SVHN.
+    name, extra : str, and bool, default=False
+        Name of the data set, and whether to require the ``extra`` images of SVHN.
     """
     files = _files(name, extra)
     return next((f for f in folders(name) if all(_has(f, file) for file in files)), None)

@@ -3,7 +3,7 @@
 It can be used with ``GaussianProcessRegressor``, ``KernelRidge`` and other kernel estimators.
 """
 
-from __future__ import annotations
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,24 +13,16 @@ from sklearn.utils import check_array
 from tensorswitch.kernels import check_depth, check_kind, diagonal_factor, equivalent_kernels
 
 
+@dataclass(eq=False, repr=False)
 class EquivalentKernel(Kernel):  # type: ignore[misc]
     """Equivalent kernel of an infinitely wide SS or TS network, ``scale · k_depth(x, y)``.
 
     Parameters
     ----------
-    kind : {"ts", "ss", "ntk"}, default="ts"
-        The kernel: tensor switching [1]_, scalar switching (ReLU), or the tangent kernel of the
-        ReLU network.
-    depth : int, default=1
-        Number of layers. It is not optimised.
-    scale : float, default=1.0
-        Factor of the kernel, a hyperparameter.
-    scale_bounds : pair of float or "fixed", default=(1e-5, 1e5)
-        Bounds of ``scale`` for the optimiser. "fixed" excludes it from the optimisation.
-
-    References
-    ----------
-    .. [1] C.-Y. Tsai, A. Saxe and D. Cox, "Tensor Switching Networks", NIPS 2016, arXiv:1610.10087.
+    kind, depth : {"ts", "ss", "ntk"}, default="ts", and int, default=1
+        The kernel and its layers, as in :class:`TSKernelSVC`. They are not optimised.
+    scale, scale_bounds : float, default=1.0, and pair of float or "fixed", default=(1e-5, 1e5)
+        Factor of the kernel, and its bounds for the optimiser, from which "fixed" excludes it.
 
     Examples
     --------
@@ -46,17 +38,10 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
     True
     """
 
-    def __init__(
-        self,
-        kind: str = "ts",
-        depth: int = 1,
-        scale: float = 1.0,
-        scale_bounds: tuple[float, float] | str = (1e-5, 1e5),
-    ) -> None:
-        self.kind = kind
-        self.depth = depth
-        self.scale = scale
-        self.scale_bounds = scale_bounds
+    kind: str = "ts"
+    depth: int = 1
+    scale: float = 1.0
+    scale_bounds: tuple[float, float] | str = (1e-5, 1e5)
 
     @property
     def hyperparameter_scale(self) -> Hyperparameter:
@@ -75,9 +60,8 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
         kind, depth = check_kind(self.kind), check_depth(self.depth)
         rows: np.ndarray = check_array(X, dtype=[np.float64, np.float32])
         others = None if Y is None else check_array(Y, dtype=rows.dtype)
-        K: np.ndarray = (
-            self.scale * equivalent_kernels(rows, others, depths=[depth], kinds=[kind])[kind, depth]
-        )
+        kernels = equivalent_kernels(rows, others, depths=[depth], kinds=[kind])
+        K: np.ndarray = self.scale * kernels[kind, depth]
         if not eval_gradient:
             return K
         if self.hyperparameter_scale.fixed:
@@ -98,6 +82,5 @@ class EquivalentKernel(Kernel):  # type: ignore[misc]
         return False
 
     def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}(kind={self.kind!r}, depth={self.depth}, scale={self.scale:.3g})"
-        )
+        name = type(self).__name__
+        return f"{name}(kind={self.kind!r}, depth={self.depth}, scale={self.scale:.3g})"

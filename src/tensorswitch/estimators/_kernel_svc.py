@@ -1,11 +1,4 @@
-"""Support vector machines with the equivalent kernels, one pair of classes at a time.
-
-A one-vs-one machine only needs the Gram matrix of its two classes, so with more than two, the
-full matrix is never formed. With ten classes of equal size, a pair takes 1/25 of the memory. The
-result is the one that libsvm finds with the full matrix.
-"""
-
-from __future__ import annotations
+"""Support vector machines with the equivalent kernels, one pair of classes at a time."""
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
@@ -69,10 +62,8 @@ class Machine(NamedTuple):
     iterations: int
 
     def is_free(self, C: float) -> bool:
-        """Return whether no coefficient is at its bound, so that any larger C gives this machine.
-
-        The dual problem of a larger C differs in this bound only, and it is convex.
-        """
+        """Return whether no coefficient is at its bound; any larger C then gives this machine."""
+        # The dual problem of a larger C differs in this bound only, and it is convex.
         return bool((np.abs(self.coef) < C).all())
 
     def dense(self, rows: int) -> np.ndarray:
@@ -119,10 +110,8 @@ class Pairs:
                     "cache_size, or fit fewer rows"
                 )
             workers = min(workers, int(memory_gb * 2**30 // most))
-        tasks = (
-            joblib.delayed(job)(i, j, rows)
-            for (i, j), rows in zip(self.pairs, self.rows, strict=True)
-        )
+        pairs = zip(self.pairs, self.rows, strict=True)
+        tasks = (joblib.delayed(job)(*pair, rows) for pair, rows in pairs)
         with threads(1 if workers > 1 else torch.get_num_threads()):
             parallel = joblib.Parallel(
                 n_jobs=workers,
@@ -145,12 +134,8 @@ def solve(
 ) -> Machine:
     """Return the machine of two classes, whose support vectors are numbered as ``rows`` are."""
     solver.fit(gram, is_second.astype(np.int64), sample_weight=weight)
-    return Machine(
-        rows[solver.support_],
-        -solver.dual_coef_[0],
-        -float(solver.intercept_[0]),
-        int(np.max(solver.n_iter_)),
-    )
+    coef, intercept = -solver.dual_coef_[0], -float(solver.intercept_[0])
+    return Machine(rows[solver.support_], coef, intercept, int(np.max(solver.n_iter_)))
 
 
 def vote(decisions: np.ndarray, n_classes: int) -> np.ndarray:
@@ -191,7 +176,8 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
     """Support vector classifier with the equivalent kernel of a wide SS or TS network.
 
     The machines are trained one-vs-one, each with the Gram matrix of its two classes, so the full
-    Gram matrix does not have to fit into memory.
+    Gram matrix, 25 times as large for ten classes of equal size, does not have to fit into memory.
+    The result is the one that libsvm finds with the full matrix.
 
     Parameters
     ----------
@@ -210,14 +196,10 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
         none, as in the paper's experiments.
     class_weight : None, "balanced" or dict, default=None
         Factor on C of each class, as in :class:`sklearn.svm.SVC`.
-    tol : float, default=1e-3
-        Tolerance of the stopping criterion of libsvm.
-    shrinking : bool, default=True
-        Whether libsvm uses the shrinking heuristic.
-    cache_size : float, default=200
-        Size of libsvm's cache in MiB, for each machine.
-    max_iter : int, default=-1
-        Maximum number of iterations of libsvm; -1 for no limit.
+    tol, shrinking : float, default=1e-3, and bool, default=True
+        Tolerance of libsvm's stopping criterion, and whether it uses the shrinking heuristic.
+    cache_size, max_iter : float, default=200, and int, default=-1
+        Size of libsvm's cache in MiB for each machine, and its most iterations; -1 for no limit.
     decision_function_shape : {"ovr", "ovo"}, default="ovr"
         Shape of the decision function for more than two classes, as in :class:`sklearn.svm.SVC`.
     probability : bool, default=False
@@ -246,10 +228,8 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
         Number of support vectors of each class.
     pair_coef_ : ndarray of shape (n_pairs, n_support)
         Coefficients of each one-vs-one machine, with pairs in the order (0, 1), (0, 2), ….
-    intercept_ : ndarray of shape (n_pairs,)
-        Intercept of each machine.
-    n_iter_ : ndarray of shape (n_pairs,)
-        Number of iterations of libsvm for each machine.
+    intercept_, n_iter_ : ndarray of shape (n_pairs,)
+        Intercept of each machine, and number of iterations of libsvm for it.
     n_features_in_ : int
         Number of features seen during fit.
 
@@ -313,10 +293,8 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Training samples.
-        y : array-like of shape (n_samples,)
-            Class labels.
+        X, y : array-like of shape (n_samples, n_features) and (n_samples,)
+            Training samples and their class labels.
         sample_weight : array-like of shape (n_samples,), optional
             Factor on C of each sample, 1 by default. Samples with a weight of 0 are ignored.
         """
@@ -340,9 +318,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
         self.support_ = np.unique(np.concatenate([m.support for m in machines]))
         self.support_vectors_ = Z[self.support_, : X.shape[1]]  # without the constant input
         self.n_support_ = np.bincount(labels[self.support_], minlength=len(self.classes_))
-        self.pair_coef_ = np.zeros((len(machines), len(self.support_)))
-        for row, machine in zip(self.pair_coef_, machines, strict=True):
-            row[np.searchsorted(self.support_, machine.support)] = machine.coef
+        self.pair_coef_ = np.stack([m.dense(len(Z))[self.support_] for m in machines])
         self.intercept_ = np.array([m.intercept for m in machines])
         self.n_iter_ = np.array([m.iterations for m in machines])
         self._calibration = self._calibrated(Z, pairs, weight) if self.probability else None
@@ -369,13 +345,10 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
             some = None if weight is None else weight[rows]
             return solve(solver, grams[kind, depth], labels[rows] == j, rows, some)
 
-        return pairs.run(
-            job,
-            lambda rows: 8 * rows**2 + cache_bytes(self.cache_size),
-            self.memory_gb,
-            self.n_jobs,
-            self.verbose,
-        )
+        def need(count: int) -> int:
+            return 8 * count**2 + cache_bytes(self.cache_size)
+
+        return pairs.run(job, need, self.memory_gb, self.n_jobs, self.verbose)
 
     def _calibrated(self, Z: np.ndarray, pairs: Pairs, weight: Weights) -> Calibration:
         """Calibrate probabilities on the decisions for rows that cross-validation held out."""
@@ -417,10 +390,7 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
 
     @available_if(lambda self: self.probability)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Return the probability of each class, of shape (n_samples, n_classes).
-
-        It needs ``probability=True``.
-        """
+        """Return probabilities, (n_samples, n_classes), which need ``probability=True``."""
         check_is_fitted(self)
         if self._calibration is None:
             raise ValueError("the model was fitted with probability=False; fit it again")

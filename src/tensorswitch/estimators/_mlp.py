@@ -1,7 +1,5 @@
 """SS and TS networks with the interface of scikit-learn's multi-layer perceptrons."""
 
-from __future__ import annotations
-
 import copy
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
@@ -133,10 +131,8 @@ class TSMLP(SavedEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Training samples.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Class labels, or targets of a regression, which may have several columns.
+        X, y : array-like of shape (n_samples, n_features) and (n_samples,)
+            Training samples, and class labels or targets, which may have several columns.
         sample_weight : array-like of shape (n_samples,), optional
             Factors on the losses of the samples. A weight of two is a repeated sample.
         """
@@ -269,7 +265,7 @@ class TSMLP(SavedEstimator):
         random: np.random.RandomState,
     ) -> None:
         """Fit the scalings, and make a network that has not learned anything."""
-        shape = self._network_shape()
+        shape, regression = self._network_shape(), is_regressor(self)
         constant = SETTINGS.constant if self.standardize and self.bias else 0.0
         inputs = Scaling.fit(X, weight) if self.standardize else Scaling()
         # The weights depend on random_state alone, and torch's global generator is not advanced.
@@ -279,7 +275,7 @@ class TSMLP(SavedEstimator):
             start_at_zero(network)
         learner = Learner(
             network,
-            loss="squared" if is_regressor(self) else "cross-entropy",
+            loss="squared" if regression else "cross-entropy",
             optimizer=self.optimizer,
             lr=self._learning_rate(),
             momentum=self.momentum,
@@ -287,13 +283,8 @@ class TSMLP(SavedEstimator):
             seed=random.randint(2**31),
             device=self.device,
         )
-        self._model = ScaledNetwork(
-            inputs,
-            Scaling.fit(targets, weight, constant=ROUNDING) if is_regressor(self) else Scaling(),
-            constant,
-            learner,
-            self._fixed(X.shape[1]),
-        )
+        scaled = Scaling.fit(targets, weight, constant=ROUNDING) if regression else Scaling()
+        self._model = ScaledNetwork(inputs, scaled, constant, learner, self._fixed(X.shape[1]))
         self.loss_curve_, self.validation_curve_, self.n_iter_ = [], [], 0
 
     def _continue(self, columns: int) -> None:
@@ -359,14 +350,9 @@ class TSMLP(SavedEstimator):
             held = self.validation_fraction * len(targets)
             enough = counts[counts > 0].min() > 1 and held >= np.count_nonzero(counts)
             strata = targets if enough or self.early_stopping is True else None
-        found = train_test_split(
-            X,
-            targets,
-            weight,
-            test_size=self.validation_fraction,
-            random_state=random.randint(2**31),
-            stratify=strata,
-        )
+        options: State = {"test_size": self.validation_fraction, "stratify": strata}
+        seed = random.randint(2**31)
+        found = train_test_split(X, targets, weight, random_state=seed, **options)
         return [tuple(found[::2]), tuple(found[1::2])]
 
     def _train(self, rows: Rows, held: Rows | None) -> None:
@@ -415,21 +401,17 @@ class TSMLPClassifier(ClassifierMixin, TSMLP):  # type: ignore[misc]
         inverted backpropagation; "ts-ibp" trains the gates and does not compress.
     learn_gates : bool, optional
         Whether to train the gates of compressed layers. By default ``kind`` decides.
-    optimizer : {"adam", "adamw", "sgd"}, default="adam"
-        The optimiser.
+    optimizer, momentum : {"adam", "adamw", "sgd"}, default="adam", and float, default=0.9
+        The optimiser, and the momentum of "sgd".
     learning_rate_init : float or "auto", default="auto"
         The learning rate; by default 1e-3, and 2e-4 for "ts-lrc" on standardised columns.
-    momentum : float, default=0.9
-        Momentum of "sgd".
     alpha : float, default=1e-4
         Strength of the L2 penalty.
     batch_size : int or "auto", default="auto"
         Number of rows per step; by default a sixteenth of them, at least 32 and at most 128, and
         200 if there are fewer than 300 rows.
-    max_iter : int, default=200
-        Maximum number of epochs.
-    tol : float, default=1e-4
-        Smallest decrease of the monitored loss that counts as an improvement.
+    max_iter, tol : int, default=200, and float, default=1e-4
+        Most epochs, and smallest decrease of the monitored loss that counts as an improvement.
     n_iter_no_change : int, default=20
         Stop after this many epochs in a row without an improvement of the training loss or, with
         ``early_stopping``, of the validation loss.
@@ -449,10 +431,8 @@ class TSMLPClassifier(ClassifierMixin, TSMLP):  # type: ignore[misc]
         Whether ``fit`` continues training the network of the previous ``fit``.
     random_state : int, RandomState instance or None, default=None
         Seed of the weights, of the order of the rows and of the validation split.
-    device : str, default="cpu"
-        The torch device to train on.
-    verbose : bool, default=False
-        Show a progress bar.
+    device, verbose : str, default="cpu", and bool, default=False
+        The torch device to train on, and whether to show a progress bar.
 
     Attributes
     ----------
@@ -460,10 +440,8 @@ class TSMLPClassifier(ClassifierMixin, TSMLP):  # type: ignore[misc]
         The class labels, sorted.
     network_ : torch.nn.Module
         The network.
-    n_iter_ : int
-        Number of epochs.
-    loss_ : float
-        Training loss of the last epoch.
+    n_iter_, loss_ : int and float
+        Number of epochs, and training loss of the last one.
     loss_curve_, validation_curve_ : list of float
         Losses of each epoch; no validation losses without ``early_stopping``.
     n_features_in_ : int

@@ -1,7 +1,5 @@
 """A network between scalings: what the estimators with a network fit and apply."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
 from typing import Self
@@ -93,10 +91,7 @@ class ScaledNetwork:
 def distinct_rows(
     X: np.ndarray, targets: np.ndarray, weight: Weights
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Merge identical rows with identical targets, and leave out those without weight.
-
-    The result does not depend on the order of the rows, and a weight of two is a repeated row.
-    """
+    """Merge rows of equal inputs and targets, in any order, and drop those without weight."""
     weight = np.ones(len(X)) if weight is None else weight
     X, targets, weight = X[weight > 0], targets[weight > 0], weight[weight > 0]
     of_rows, of_targets = (
@@ -108,10 +103,6 @@ def distinct_rows(
 
 
 def start_at_zero(network: nn.Module) -> None:
-    """Set the readout to zero.
-
-    The network has far more parameters than rows, and what a random readout of copies adds in
-    directions without data would stay there.
-    """
+    """Set the readout to zero: what a random one adds in directions without data would stay."""
     (*_, readout) = network.children()
     torch.nn.init.zeros_(readout.weight)  # type: ignore[arg-type]

@@ -1,7 +1,5 @@
 """Patch features of several sizes side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Self
@@ -88,11 +86,6 @@ def learn_patch_bank(
         As in :class:`PatchFeatures`.
     generator : torch.Generator, optional
         Source of randomness. By default seeded with 0.
-
-    Returns
-    -------
-    PatchBank2d
-        The module that computes the features.
     """
     check_images(images)
     check_positive(features=features, grid=grid)

@@ -1,7 +1,5 @@
 """Images as tensors: layout, size, and the range of their pixels."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +18,7 @@ LARGEST_FRACTION = 1.5  # of pixels between 0 and 1, with some room for interpol
 
 
 def as_images(array: Any, image_shape: tuple[int, ...] | None = None) -> Tensor:
-    """Return images as a float tensor with the channels first.
+    """Return images as a tensor of float32, of shape (n, channels, height, width).
 
     Parameters
     ----------
@@ -29,11 +27,6 @@ def as_images(array: Any, image_shape: tuple[int, ...] | None = None) -> Tensor:
         (n, channels, height, width) are recognised if there are 1, 3 or 4 channels.
     image_shape : tuple of int, optional
         (height, width) or (height, width, channels) of flat rows.
-
-    Returns
-    -------
-    Tensor of shape (n, channels, height, width)
-        float32 images.
     """
     array = np.asarray(array)
     if array.dtype == object or array.dtype.kind not in "buif":

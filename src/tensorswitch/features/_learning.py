@@ -3,8 +3,6 @@
 L = V (Λ + ε I)^−½ of the patches' covariance V Λ Vᵀ,    θ_j a quantile of w_j · p
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

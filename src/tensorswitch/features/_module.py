@@ -1,11 +1,4 @@
-"""Patch features as a torch module.
-
-p(u) = Lᵀ (n(u) − μ),    h_j(u) = H(w_j · p(u) − θ_j),    f_wj = mean_{u ∈ w} h_j(u) c_j(u)
-
-What is copied, c_j, is the score ``w_j · p − θ_j`` and 1, or some components of p and 1.
-"""
-
-from __future__ import annotations
+"""Patch features as a torch module: ``f_wj = mean_{u ∈ w} H(w_j · p(u) − θ_j) c_j(u)``."""
 
 import math
 from itertools import pairwise
@@ -33,8 +26,9 @@ class PatchFeatures2d(nn.Module):
 
         p(u) = Lᵀ (n(u) − μ),    h_j(u) = H(w_j · p(u) − θ_j),    f_wj = mean_{u ∈ w} h_j(u) c_j(u)
 
-    ``n(u)`` is the patch at position u minus its mean, divided by ``√(variance + floor)``. The
-    features are ``sign(f) |f|^power``. Nothing is trained; see :func:`learn_patch_features`.
+    ``n(u)`` is the patch at position u minus its mean, divided by ``√(variance + floor)``. What is
+    copied, c_j, is the score ``w_j · p − θ_j`` and 1, or some components of p and 1. The features
+    are ``sign(f) |f|^power``. Nothing is trained; see :func:`learn_patch_features`.
 
     Parameters
     ----------

@@ -3,8 +3,6 @@
 φ_wj = (φ / f)_wj Σ_{u ∈ w} h_j(u) c_j(u) / |w|
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

@@ -1,9 +1,8 @@
 """Patch features as a scikit-learn transformer."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +18,7 @@ from tensorswitch.features._module import Copies
 IMAGES = 512  # converted at a time
 
 
+@dataclass(eq=False, repr=False)
 class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Turn images into patch features: copies of patches, averaged over windows.
 
@@ -72,40 +72,23 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     (10, 256)
     """
 
-    def __init__(
-        self,
-        features: int = 8192,
-        *,
-        sizes: Sequence[int] | None = None,
-        stride: int = 1,
-        components: int = 48,
-        open_fraction: float = 0.3,
-        floor: float = 0.3,
-        shrinkage: float = 0.05,
-        gates_from: str = "clusters",
-        grid: int = 2,
-        copies: Copies = "score",
-        pool: str = "mean",
-        power: float = 0.5,
-        image_shape: tuple[int, ...] | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.features = features
-        self.sizes = sizes
-        self.stride = stride
-        self.components = components
-        self.open_fraction = open_fraction
-        self.floor = floor
-        self.shrinkage = shrinkage
-        self.gates_from = gates_from
-        self.grid = grid
-        self.copies = copies
-        self.pool = pool
-        self.power = power
-        self.image_shape = image_shape
-        self.random_state = random_state
+    features: int = 8192
+    _: KW_ONLY
+    sizes: Sequence[int] | None = None
+    stride: int = 1
+    components: int = 48
+    open_fraction: float = 0.3
+    floor: float = 0.3
+    shrinkage: float = 0.05
+    gates_from: str = "clusters"
+    grid: int = 2
+    copies: Copies = "score"
+    pool: str = "mean"
+    power: float = 0.5
+    image_shape: tuple[int, ...] | None = None
+    random_state: Any = 0
 
-    module_: PatchBank2d
+    module_: PatchBank2d = field(init=False)
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn whitening, gates and thresholds from images.
@@ -114,11 +97,6 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         ----------
         X, y : array-like and None
             Images as of :func:`as_images`; there are no labels.
-
-        Returns
-        -------
-        PatchFeatures
-            The fitted transformer.
         """
         settings = self.get_params(deep=False)
         image_shape, random_state = settings.pop("image_shape"), settings.pop("random_state")

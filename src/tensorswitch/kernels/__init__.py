@@ -19,8 +19,6 @@ from ``‖x̂ ∓ ŷ‖`` instead.
 
 References
 ----------
-Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 3, Eq. (4) and (5).
-
 Cho and Saul, Kernel Methods for Deep Learning, NIPS 2009 (the arc-cosine kernels).
 
 Jacot, Gabriel and Hongler, Neural Tangent Kernel, NeurIPS 2018, arXiv:1806.07572.

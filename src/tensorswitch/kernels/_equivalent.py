@@ -122,12 +122,6 @@ def equivalent_kernels(
         For each ``(kind, depth)`` the matrix of shape (rows, other rows), a NumPy array or torch
         tensor like ``X``. Values outside the range of the dtype overflow or underflow.
 
-    Raises
-    ------
-    ValueError
-        If a kind is unknown, a depth is negative, shapes do not agree, or an input contains NaN or
-        infinity.
-
     Examples
     --------
     >>> import numpy as np

@@ -1,7 +1,5 @@
 """Arguments of the kernels: checked, as tensors, and as unit vectors with their lengths."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -75,7 +73,8 @@ class UnitRows:
         # Scale by a power of two first, which is exact, so that no square overflows or underflows.
         most = 120 if x.dtype == torch.float32 else 1000
         exponent = torch.frexp(largest(x)).exponent.clamp(-most, most)
-        self.factor = _power_of_two(-exponent, x.dtype)
+        # Not by torch.ldexp, which overflows outside the range of float32.
+        self.factor = torch.from_numpy(np.ldexp(1.0, -exponent.cpu().numpy())).to(x)
         scaled = (x[part] * self.factor[part] for part in _row_blocks(x))
         square = torch.cat([part.double().square_().sum(1, keepdim=True) for part in scaled])
         self.length = torch.where(square > 0, square.sqrt(), 1).to(x.dtype)
@@ -89,12 +88,6 @@ class UnitRows:
 
     def _make(self, part: slice) -> Tensor:
         return (self.x[part] * self.factor[part]).div_(self.length[part])
-
-
-def _power_of_two(exponent: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return ``2^exponent``, exactly."""
-    # torch.ldexp overflows outside the range of float32.
-    return torch.from_numpy(np.ldexp(1.0, exponent.cpu().numpy())).to(exponent.device, dtype)
 
 
 def _row_blocks(x: Tensor) -> list[slice]:

@@ -4,8 +4,6 @@ k_SS,l = cos θ_l,            cos θ_{l+1} = (sin θ_l + (π − θ_l) cos θ_l)
 k_TS,l+1 = k_TS,l (1 − θ_l / π),        k_NTK,l+1 = cos θ_{l+1} + k_NTK,l (1 − θ_l / π)
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -86,15 +84,11 @@ def _arcsine_of_root(u: Tensor, out: Tensor, scratch: Tensor) -> None:
     out.mul_(scratch)
 
 
-def _arcsine_coefficients(degree: int = 6) -> Tensor:
-    """Return the polynomial that interpolates ``asin √u / √u`` on [0, ½] with an error of 1e-7."""
-    fit = np.polynomial.Chebyshev.interpolate(
-        lambda u: np.arcsin(np.sqrt(u)) / np.sqrt(u), degree, domain=[0, 0.5]
-    )
-    return torch.from_numpy(fit.convert(kind=np.polynomial.Polynomial).coef).to(torch.float32)
-
-
-_ARCSINE = _arcsine_coefficients()
+# The polynomial that interpolates ``asin √u / √u`` on [0, ½] with an error of 1e-7.
+_FIT = np.polynomial.Chebyshev.interpolate(
+    lambda u: np.arcsin(np.sqrt(u)) / np.sqrt(u), 6, domain=[0, 0.5]
+)
+_ARCSINE = torch.from_numpy(_FIT.convert(kind=np.polynomial.Polynomial).coef).to(torch.float32)
 
 
 class _Near(NamedTuple):

@@ -1,7 +1,5 @@
 """Products with a kernel matrix that is kept, or made anew, in tiles."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch
@@ -55,9 +53,9 @@ class KernelTiles:
         self._diagonal = self._rows.squares * diagonal_factor(*self._key) if part == 0 else None
         self._keep = keep
         self._kept: list[tuple[slice, slice, Tensor]] | None = None
-        self._size = tile_size(x.shape[1])
-        starts = range(0, len(x), self._size)
-        pairs = [(i, j) for i in starts for j in starts if i <= j]
+        rows, size = len(x), tile_size(x.shape[1])
+        spans = [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+        pairs = [(a, b) for i, a in enumerate(spans) for b in spans[i:]]
         self._places = pairs[part::parts]  # dealt out in turn, as tiles at the edge are smaller
 
     @staticmethod
@@ -85,11 +83,11 @@ class KernelTiles:
         if self._kept is not None:
             yield from self._kept
             return
-        total = sum((a.stop - a.start) * (b.stop - b.start) for a, b in self._slices())
+        total = sum((a.stop - a.start) * (b.stop - b.start) for a, b in self._places)
         norms = self._rows.norms
         buffer = empty((total,), norms.dtype, norms.device) if self._keep else None
         kept, start = [], 0
-        for a, b in self._slices():
+        for a, b in self._places:
             _, _, tile = next(iter(sweep(self._rows[a], self._rows[b], [self._key])))
             if a == b:
                 upper = tile.triu(1)
@@ -102,9 +100,3 @@ class KernelTiles:
             yield a, b, tile
         if buffer is not None:
             self._kept = kept
-
-    def _slices(self) -> Iterator[tuple[slice, slice]]:
-        rows = len(self._rows.norms)
-        for pair in self._places:
-            a, b = (slice(i, min(i + self._size, rows)) for i in pair)
-            yield a, b

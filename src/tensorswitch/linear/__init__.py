@@ -15,13 +15,9 @@ Three solvers, which compute the same solution, need some of them each:
 
 :func:`choose_solver` picks the solver with the lowest estimated cost among those that fit into
 memory, and :func:`solve` runs it. With ``alpha="mean"`` λ is the mean of the diagonal of ``C``, as
-in the paper [1]_. Given several values, the dual solver selects the one with the lowest exact
+in the paper. Given several values, the dual solver selects the one with the lowest exact
 leave-one-out error, the others the one with the lowest exact cross-validation error. The intercept
 c is not penalised.
-
-References
-----------
-.. [1] C.-Y. Tsai, A. Saxe and D. Cox, "Tensor Switching Networks", NIPS 2016, arXiv:1610.10087.
 """
 
 from tensorswitch.linear._cholesky import SingularError

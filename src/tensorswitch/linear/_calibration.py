@@ -3,8 +3,6 @@
 p = softmax(T F W + b)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Self
 
@@ -41,8 +39,13 @@ class Calibration(SavedPart):
         """Fit the map to outputs for rows that were left out."""
         f = _both(outputs)
         rows, classes = f.shape
-        weight = weights_of_rows(weight)
-        hot = smoothed_targets(labels, weight, classes)
+        # Whole weights are repetitions, and of small ones only the proportions matter.
+        total = weight.sum()
+        weight = weight * (effective_rows(total, np.square(weight).sum()) / total)
+        # Target probabilities: (n_k + 1) / (n_k + 2) for the class of a row.
+        wrong = 1 / (np.bincount(labels, weight, classes) + 2)
+        hot: np.ndarray = np.repeat((wrong / (classes - 1))[labels, None], classes, axis=1)
+        hot[np.arange(rows), labels] = 1 - wrong[labels]
 
         def slope(temperature: float) -> float:  # of the log-loss, which is convex in T
             return float(weight @ ((softmax(temperature * f, axis=1) - hot) * f).sum(1))
@@ -77,25 +80,6 @@ class Calibration(SavedPart):
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
         """Return the probabilities."""
         return softmax(self.logits(outputs), axis=1)
-
-
-def weights_of_rows(weight: np.ndarray) -> np.ndarray:
-    """Return weights that add up to the number of rows they are worth.
-
-    Whole weights are repetitions, and of small ones only the proportions matter; see
-    :func:`effective_rows`.
-    """
-    total = weight.sum()
-    return weight * (effective_rows(total, np.square(weight).sum()) / total)
-
-
-def smoothed_targets(labels: np.ndarray, weight: np.ndarray, classes: int) -> np.ndarray:
-    """Return target probabilities, ``(n_k + 1) / (n_k + 2)`` for the class of a row."""
-    counts = np.bincount(labels, weight, classes)
-    wrong = 1 / (counts + 2)
-    hot: np.ndarray = np.repeat((wrong / (classes - 1))[labels, None], classes, axis=1)
-    hot[np.arange(len(labels)), labels] = 1 - wrong[labels]
-    return hot
 
 
 def _both(outputs: np.ndarray) -> np.ndarray:

@@ -3,8 +3,6 @@
 w += τ d,    r −= τ A d,    d = P⁻¹ r + (r · P⁻¹ r / r₋ · P⁻¹ r₋) d₋,    τ = r · P⁻¹ r / d · A d
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -26,10 +24,7 @@ def conjugate_gradients(
     max_iter: int,
     tell: Callable[[int, float], None],
 ) -> tuple[Tensor, int, float]:
-    """Return the solution, the number of iterations, and the largest relative residual.
-
-    ``goal`` has a column for each right-hand side.
-    """
+    """Return the solution for the columns of ``goal``, iterations and largest relative residual."""
     tiny = torch.finfo(goal.dtype).tiny
     scale = goal.norm(dim=0).clamp_min(tiny)
     weight = torch.zeros_like(goal) if start is None else start.clone()

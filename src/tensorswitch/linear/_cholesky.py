@@ -50,10 +50,7 @@ class SymmetricPanels:
         multiple: int = 1,
         panel: int = PANEL,
     ) -> SymmetricPanels:
-        """Copy a matrix from ``rows(start, stop)``, a few rows at a time.
-
-        Rows are requested in multiples of ``multiple``, for callers that compute them in blocks.
-        """
+        """Copy a matrix from ``rows(start, stop)``, a few times ``multiple`` rows at a time."""
         matrix = cls(order, empty((_length(order, panel),), like.dtype, like.device), panel)
         few = FILL_BYTES // (max(1, order) * multiple * like.element_size())
         step = max(1, few) * multiple

@@ -1,8 +1,6 @@
 """Columns that are given: ``z = x``, by plain products."""
 
-from __future__ import annotations
-
-from typing import Any, Self
+from typing import Any
 
 from torch import Tensor
 
@@ -66,11 +64,6 @@ class Columns(Representation):
     def state(self) -> dict[str, Any]:
         """Return the number of columns."""
         return {"features": self.features}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return the columns of a state."""
-        return cls(**state)
 
     def _block_rows(self, out: int, size: int) -> int:
         return CACHE_BYTES // (4 * self.features)

@@ -1,7 +1,5 @@
 """Copies of the input: ``z = h_L ⊗ … ⊗ h_1 ⊗ x``, by the switched linear map."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, Self
@@ -33,14 +31,10 @@ class Copies(Representation):
 
     Attributes
     ----------
-    gate_weights : list of Tensor
-        Copies of the gate weights; empty if gates come with the rows.
-    switch : Switch
-        The switch.
-    sizes : tuple of int
-        Number of gates of each layer, from the first.
-    units : int
-        Their product.
+    gate_weights, switch : list of Tensor, and Switch
+        Copies of the gate weights, empty if gates come with the rows, and the switch.
+    sizes, units : tuple of int, and int
+        Number of gates of each layer, from the first, and their product.
 
     Examples
     --------
@@ -67,10 +61,8 @@ class Copies(Representation):
 
         Parameters
         ----------
-        units : int
-            Number of gates.
-        in_features : int
-            Number of inputs n_0.
+        units, in_features : int
+            Number of gates, and of inputs n_0.
         """
         check_positive(units=units, in_features=in_features)
         copies = cls.__new__(cls)

@@ -1,8 +1,7 @@
 """Sums of data on a Dask cluster: each worker sums its chunks, and a tree merges the sums."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -103,7 +102,4 @@ def _sum(
 
 
 def _merge(parts: Sequence[Sums]) -> Sums:
-    total = parts[0].copy()
-    for part in parts[1:]:
-        total.merge(part)
-    return total
+    return reduce(Sums.merge, parts[1:], parts[0].copy())

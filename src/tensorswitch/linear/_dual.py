@@ -5,8 +5,6 @@
 for distinct rows, with P and the leave-one-out errors of :mod:`tensorswitch.linear._loo`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -126,9 +124,8 @@ class _DualSystem:
         features = self.representation.features
         whole = self.representation.mean_square(self.rows, self.weight) * features
         trace = self.weight.new_tensor(whole)
-        self.centring = Centring.of(
-            self.weight, len(self.weight), trace, self._product, fit_intercept
-        )
+        count = len(self.weight)
+        self.centring = Centring.of(self.weight, count, trace, self._product, fit_intercept)
         centred = whole - float(self.centring.direction @ self.centring.sums)
         self.mean = centred / features if centred > SETTINGS.constant * whole else 0.0
         self.goal = self.centring.goal(self.targets)

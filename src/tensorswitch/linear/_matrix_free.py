@@ -5,8 +5,6 @@
 with z̄ and t̄ the weighted means, or zero without an intercept.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -154,7 +152,10 @@ def matrix_free(
         system = _System(problem, alpha, options, ranks or Ranks())
         values, outputs = system.values, None
         path: tuple[tuple[float, float], ...] = ()
-        best, found = values[0], None if start is None else system.scaled(start)
+        best, found = values[0], None
+        if start is not None:
+            flat = start.reshape(-1, start.shape[-1])
+            found = _times_power(flat, system.r - system.p)
         if len(values) > 1 or left_out:
             one = len(values) == 1
             tol = SETTINGS.outputs if one else min(SETTINGS.judged, 10 * options.tol)
@@ -279,10 +280,8 @@ class _System:
             if watch is not None:
                 watch(f"alpha {value:.3g}, iteration {iteration}, residual {residual:.1e}")
 
-        precondition = self._precondition(shift)
-        return conjugate_gradients(
-            operator, precondition, sides.goal, start, tol, self.options.max_iter, tell
-        )
+        inverse, limits = self._precondition(shift), (tol, self.options.max_iter)
+        return conjugate_gradients(operator, inverse, sides.goal, start, *limits, tell)
 
     def _precondition(self, shift: float) -> Operator:
         """Return P⁻¹ for λ = shift: sampled rows where they pay, or the Kronecker product."""
@@ -327,10 +326,7 @@ class _System:
     def by_folds(
         self, values: Sequence[float], tol: float
     ) -> tuple[float, tuple[tuple[float, float], ...], Tensor | None, Tensor]:
-        """Choose λ by its error on folds left out.
-
-        Also returns the path, a solution to start from and outputs for the rows of these folds.
-        """
+        """Choose λ by its error on folds left out; also return path, start and outputs for them."""
         folds = fold_of_observations(self.problem, FOLDS)
         left = torch.nn.functional.one_hot(folds, FOLDS).to(self.like)
         left = left[:, list(judged_folds(FOLDS, self.effective))]
@@ -371,10 +367,6 @@ class _System:
             assert sides.target_mean is not None
             outputs = outputs - centre.view(*outputs.shape[1:]) + sides.target_mean.to(outputs)
         return (outputs * left[:, :, None]).sum(1)
-
-    def scaled(self, weight: Tensor) -> Tensor:
-        """Return a readout of the problem in the units of this system."""
-        return _times_power(weight.reshape(-1, weight.shape[-1]), self.r - self.p)
 
     def unscaled(self, sides: _Sides, found: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the readout and the intercept in the units of the problem."""

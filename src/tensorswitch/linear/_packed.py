@@ -15,13 +15,11 @@ columns. The pairs within each column are covered recursively. For 64 units and 
 is the affine plane of order eight: 72 blocks that contain every pair exactly once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, combinations_with_replacement, product
 
 import torch
 from torch import Tensor
@@ -84,9 +82,8 @@ class PackedPairs:
 
     def panels(self, gram: Tensor) -> SymmetricPanels:
         """Return a copy that can be factorised."""
-        return SymmetricPanels.from_rows(
-            self.units * self.inputs, self.rows(gram), gram, self.inputs
-        )
+        order = self.units * self.inputs
+        return SymmetricPanels.from_rows(order, self.rows(gram), gram, self.inputs)
 
     def product(self, gram: Tensor, weight: Tensor) -> Tensor:
         """Return ``(Σ z zᵀ) W`` in float64, unpacking some rows at a time."""
@@ -142,9 +139,8 @@ def add_gram(
         ]
         for part, copies in _copies(padded, slots):
             for total, (strip, *_) in zip(totals, strips, strict=True):
-                total.addmm_(
-                    opens[:, part], _products(copies[:, :, strip], copies[:, :, strip.start :])
-                )
+                sums = _products(copies[:, :, strip], copies[:, :, strip.start :])
+                total.addmm_(opens[:, part], sums)
         places = index[members[i], members[j]]
         for total, (_, upper, columns) in zip(totals, strips, strict=True):
             sums = total.index_select(1, upper).to(packed.dtype)
@@ -230,15 +226,11 @@ def _pieces(code: Tensor, patterns: int) -> tuple[Tensor, Tensor]:
     pieces = -(-counts // length)
     pieces[0] = 0
     pattern = torch.repeat_interleave(pieces)
-    offset = (
-        torch.arange(len(pattern), device=code.device) - (pieces.cumsum(0) - pieces)[pattern]
-    ) * length
+    first = (pieces.cumsum(0) - pieces)[pattern]
+    offset = (torch.arange(len(pattern), device=code.device) - first) * length
     step = torch.arange(length, device=code.device)
-    slots = torch.where(
-        step < (counts[pattern] - offset)[:, None],
-        (begin[pattern] + offset)[:, None] + step,
-        len(code),
-    )
+    inside = step < (counts[pattern] - offset)[:, None]
+    slots = torch.where(inside, (begin[pattern] + offset)[:, None] + step, len(code))
     return pattern, torch.nn.functional.pad(order, (0, 1), value=len(code))[slots]
 
 
@@ -258,18 +250,8 @@ def _strips(n_in: int, device: torch.device) -> list[tuple[slice, Tensor, slice]
     return strips
 
 
-# Irreducible polynomials that define the fields with 2, 4, 8, … elements.
-POLYNOMIALS = {
-    2: 0b11,
-    4: 0b111,
-    8: 0b1011,
-    16: 0b10011,
-    32: 0b100101,
-    64: 0b1000011,
-    128: 0b10000011,
-    256: 0b100011011,
-    512: 0b1000010001,
-}
+# Irreducible polynomials, with coefficients as bits, of the fields with 2, 4, 8, … elements.
+POLYNOMIALS = {2: 3, 4: 7, 8: 11, 16: 19, 32: 37, 64: 67, 128: 131, 256: 283, 512: 529}
 
 
 @lru_cache
@@ -282,12 +264,8 @@ def pair_cover(units: int, size: int) -> tuple[Block, ...]:
     blocks = []
     for block in _cover(tuple(range(units)), size):
         block = tuple(sorted(block))
-        new = [
-            (i, j)
-            for i in range(len(block))
-            for j in range(i, len(block))
-            if (block[i], block[j]) not in seen
-        ]
+        pairs = combinations_with_replacement(range(len(block)), 2)
+        new = [(i, j) for i, j in pairs if (block[i], block[j]) not in seen]
         seen.update((block[i], block[j]) for i, j in new)
         blocks.append((block, tuple(new)))
     return tuple(block for block in blocks if block[1])
@@ -306,11 +284,10 @@ def _cover(units: tuple[int, ...], size: int) -> list[tuple[int, ...]]:
         return simple
     columns = [units[i * order : (i + 1) * order] for i in range(size)]
     lines = []
-    for slope in range(order):
-        for start in range(order):
-            heights = [_on_line(x, slope, start, order) for x in range(size)]
-            points = zip(columns, heights, strict=True)
-            lines.append(tuple(column[y] for column, y in points if y < len(column)))
+    for slope, start in product(range(order), repeat=2):
+        heights = [_on_line(x, slope, start, order) for x in range(size)]
+        points = zip(columns, heights, strict=True)
+        lines.append(tuple(column[y] for column, y in points if y < len(column)))
     lines = [line for line in lines if len(line) > 1]
     for column in columns:
         if column:

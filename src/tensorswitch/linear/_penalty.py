@@ -1,7 +1,5 @@
 """The penalty λ: numbers, multiples of the mean of the Gram matrix's diagonal, and lists."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Iterable, Sequence

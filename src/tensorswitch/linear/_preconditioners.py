@@ -25,8 +25,6 @@ Rudi, Carratino and Rosasco, FALKON: An Optimal Large Scale Kernel Method, NeurI
 Frangella, Tropp and Udell, Randomized Nyström Preconditioning, SIAM J. Matrix Anal. Appl. 2023.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -3,10 +3,8 @@
 W, c = argmin Σ_b s_b ‖Wᵀ z_b + c − t_b‖² + λ ‖W‖²,        z = φ(x)
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self, TypeAlias
 
@@ -50,7 +48,7 @@ class Problem:
         hashes: Tensor | None = None,
         routes: Tensor | Routes | None = None,
         out: int | None = None,
-    ) -> Problem:
+    ) -> Self:
         """Return the problem, detached from the graph, or raise if its parts are inconsistent."""
         for which, given in (("x", x), ("targets", targets)):
             check_wide(which, given)
@@ -97,9 +95,10 @@ class Problem:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, index: slice | Tensor) -> Problem:
+    def __getitem__(self, index: slice | Tensor) -> Self:
         weight = None if self.sample_weight is None else self.sample_weight[index]
-        return Problem(self.representation, self.rows[index], self.targets[index], weight)
+        rows, targets = self.rows[index], self.targets[index]
+        return replace(self, rows=rows, targets=targets, sample_weight=weight, given_hashes=None)
 
     def weights(self) -> Tensor:
         """Return the weights, which are 1 by default."""
@@ -117,11 +116,9 @@ class Solution(NamedTuple):
         The readout W, for copies in the layout of :class:`tensorswitch.TensorSwitching`.
     alpha : float
         The penalty λ that was used.
-    iterations : int, default=0
-        Number of iterations of conjugate gradients; 0 for the direct solvers.
-    residual : float, default=0.0
-        Norm of the residual relative to ``Zᵀ T``, the largest over the outputs; 0 for the direct
-        solvers.
+    iterations, residual : int, default=0, and float, default=0.0
+        Number of iterations of conjugate gradients, and norm of their residual relative to
+        ``Zᵀ T``, the largest over the outputs; 0 for the direct solvers.
     path : tuple of (float, float), default=()
         If several values of λ were tried, each with its error, in decreasing order of λ. The error
         is the mean squared error of rows that were left out.
@@ -154,7 +151,7 @@ class Solution(NamedTuple):
         """Return the solution of a state."""
         return cls(**state)
 
-    def shaped(self, representation: Representation) -> Solution:
+    def shaped(self, representation: Representation) -> Self:
         """Return the solution with weights in the axes of the representation they belong to."""
         weight = self.weight.reshape(*representation.shape, self.weight.shape[-1])
         return self._replace(weight=weight)
@@ -164,10 +161,8 @@ class Solution(NamedTuple):
 
         Parameters
         ----------
-        representation : Representation
-            The map φ.
-        rows : RowsOf
-            The rows.
+        representation, rows : Representation and RowsOf
+            The map φ, and the rows.
         """
         with torch.autocast(rows.x.device.type, enabled=False):
             flat = self.weight.reshape(-1, self.weight.shape[-1])

@@ -1,6 +1,6 @@
 """The process among those of ``torch.distributed`` that share a problem, or alone."""
 
-from __future__ import annotations
+from typing import Self
 
 from torch import Tensor, distributed
 
@@ -13,7 +13,7 @@ class Ranks:
         self.count = distributed.get_world_size() if together else 1
 
     @classmethod
-    def found(cls) -> Ranks:
+    def found(cls) -> Self:
         """Return the ranks of the process group, if there is one."""
         return cls(distributed.is_available() and distributed.is_initialized())
 

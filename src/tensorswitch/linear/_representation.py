@@ -124,10 +124,8 @@ class Representation(ABC):
 
         Parameters
         ----------
-        rows : RowsOf
-            The rows.
-        weight : Tensor of shape (features, out)
-            W.
+        rows, weight : RowsOf, and Tensor of shape (features, out)
+            The rows, and W.
         """
         parts = [self._apply(rows[part], weight) for part in self._blocks(rows, weight.shape[1])]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
@@ -137,10 +135,8 @@ class Representation(ABC):
 
         Parameters
         ----------
-        rows : RowsOf
-            The rows.
-        errors : Tensor of shape (rows, out)
-            R.
+        rows, errors : RowsOf, and Tensor of shape (rows, out)
+            The rows, and R.
         """
         result = errors.new_zeros(self.features, errors.shape[1])
         for part in self._blocks(rows, errors.shape[1]):
@@ -152,10 +148,8 @@ class Representation(ABC):
 
         Parameters
         ----------
-        rows : RowsOf
-            The rows.
-        weight : Tensor of shape (features, out)
-            W.
+        rows, weight : RowsOf, and Tensor of shape (features, out)
+            The rows, and W.
         change : callable, optional
             ``change(part, outputs)`` replaces the outputs of some rows on the way.
         """
@@ -171,10 +165,8 @@ class Representation(ABC):
 
         Parameters
         ----------
-        rows : RowsOf
-            X, with gates H.
-        other : RowsOf, optional
-            Y, with gates G; by default X.
+        rows, other : RowsOf, and RowsOf, optional
+            X with gates H, and Y with gates G; by default X.
         """
         other = rows if other is None else other
         kernel = rows.x @ other.x.t()
@@ -205,10 +197,8 @@ class Representation(ABC):
 
         Parameters
         ----------
-        rows : RowsOf
-            The rows.
-        sample_weight : Tensor of shape (rows,), optional
-            Weights s of the rows, 1 by default.
+        rows, sample_weight : RowsOf, and Tensor of shape (rows,), optional
+            The rows, and their weights s, 1 by default.
         """
         total = 0.0
         for part in self._blocks(rows, 1):
@@ -234,9 +224,9 @@ class Representation(ABC):
         """Return what files keep of it."""
 
     @classmethod
-    @abstractmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         """Return the representation of a state."""
+        return cls(**state)
 
     def _blocks(self, rows: RowsOf, out: int) -> Iterator[slice]:
         """Yield slices of rows whose outputs and expanded errors fit into the cache."""

@@ -3,14 +3,13 @@
 z = stored · 2^exponent        in half precision, with an exponent for each column
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import torch
@@ -45,12 +44,8 @@ class StoredRows:
 
     Parameters
     ----------
-    rows : int
-        Number of rows to come.
-    features : int
-        Number of features.
-    out_features : int
-        Number of columns of the targets.
+    rows, features, out_features : int
+        Number of rows to come, of features, and of columns of the targets.
     memory : float, optional
         Bytes that the rows may take before a file is used, and as many for the preconditioner. By
         default half and a quarter of what is available.
@@ -103,7 +98,7 @@ class StoredRows:
         targets: Tensor,
         sample_weight: Tensor | None = None,
         hashes: Tensor | None = None,
-    ) -> StoredRows:
+    ) -> Self:
         """Add rows and return the same object.
 
         Parameters
@@ -171,12 +166,8 @@ class StoredRows:
 
         Parameters
         ----------
-        alpha : float, str or a sequence of these, default="mean"
+        alpha, fit_intercept, tol, max_iter, watch : as for :func:`solve_matrix_free`
             The penalty λ, or several of which the one of least error on rows left out is taken.
-        fit_intercept : bool, default=False
-            Whether to add an intercept that is not penalised.
-        tol, max_iter, watch : optional
-            As for :func:`solve_matrix_free`.
         left_out : bool, default=False
             Whether outputs for rows left out are wanted, even for a single λ.
 

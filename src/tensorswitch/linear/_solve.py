@@ -1,7 +1,5 @@
 """Choose a solver for rows in memory by the least estimated work, and run it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -81,10 +79,8 @@ def solve(
         The solver. "auto" is the one that :func:`choose_solver` picks.
     sample_weight : Tensor of shape (rows,), optional
         Weights s of the rows, 1 by default.
-    tol : float, default=1e-3
-        Relative residual at which conjugate gradients stop.
-    max_iter : int, default=500
-        Maximum number of iterations of conjugate gradients.
+    tol, max_iter : float, default=1e-3, and int, default=500
+        When conjugate gradients stop: relative residual, and number of iterations.
     memory_gb : float, optional
         Memory budget in GiB. By default 70 % of the memory that is available now.
     watch : callable, optional
@@ -143,25 +139,21 @@ def solve_problem(
     weight, hashes = problem.sample_weight, problem.hashes
     rows = len(torch.unique(hashes if weight is None else hashes[weight > 0]))
     several = len(penalties(alpha, 1.0))
+    representation, like, out = problem.representation, problem.targets, problem.targets.shape[1]
     name, folds = choose_folds(
-        problem.representation,
+        representation,
         rows,
-        problem.targets.shape[1],
+        out,
         solver=solver,
         memory_gb=memory_gb,
-        dtype=problem.targets.dtype,
+        dtype=like.dtype,
         alphas=several,
         wanted=left_out or several > 1,
     )
     if name == "streaming":
-        like = problem.targets
+        kind = like.dtype
         sums = Sums(
-            problem.representation,
-            like.shape[1],
-            dtype=like.dtype,
-            device=like.device,
-            forgetting=forgetting,
-            **folds,
+            representation, out, dtype=kind, device=like.device, forgetting=forgetting, **folds
         ).add(problem)
         solution = sums.solve(alpha, fit_intercept=options.fit_intercept)
         return Solved(solution, name, sums)
@@ -246,10 +238,8 @@ class Choice(NamedTuple):
     ----------
     solver : {"streaming", "matrix-free", "dual"}
         Name of the solver.
-    memory : float
-        Peak memory in bytes.
-    work : float
-        Number of multiply-adds of the usual speed.
+    memory, work : float
+        Peak memory in bytes, and number of multiply-adds of the usual speed.
     """
 
     solver: str
@@ -313,12 +303,6 @@ def _factor_bytes(order: int, size: int) -> float:
     return order * (order / 2 + 2 * min(order, PANEL)) * size
 
 
-def _preference(choice: Choice) -> tuple[float, int]:
-    """Sort by work; if it is small, prefer sums that can be updated, then direct solvers."""
-    order = ("streaming", "dual", "matrix-free")
-    return max(choice.work, COSTS.little), order.index(choice.solver)
-
-
 def choose_solver(
     rows: int,
     in_features: int,
@@ -340,18 +324,14 @@ def choose_solver(
         Number of rows, of inputs n_0 and of outputs.
     gates : sequence of int
         Number of gates of each layer, (n_1, …, n_L).
-    solver : {"auto", "streaming", "matrix-free", "dual"}, default="auto"
-        Restrict the choice to one solver, to check that it fits.
-    memory_gb : float, optional
-        Memory budget in GiB. By default 70 % of the memory that is available now.
-    dtype : torch.dtype, default=torch.float32
-        Data type of the rows.
-    in_chunks : bool, default=False
-        Whether the rows arrive in chunks, which only affects the advice in the error message.
-    alphas : int, default=1
-        Number of values of λ to choose from.
-    sums : int, default=1
-        Number of sums that the streaming solver keeps, of one fold each.
+    solver, memory_gb : as for :func:`solve`
+        A solver restricts the choice to it, to check that it fits into the budget.
+    dtype, in_chunks : torch.dtype, default=torch.float32, and bool, default=False
+        Data type of the rows, and whether they arrive in chunks, which only affects the advice in
+        the error message.
+    alphas, sums : int, default=1
+        Number of values of λ to choose from, and of sums that the streaming solver keeps, of one
+        fold each.
 
     Raises
     ------
@@ -373,7 +353,11 @@ def choose_solver(
         raise ValueError(f"solver must be {known} or {SOLVERS[-1]!r}, got {solver!r}")
     budget = memory_budget(memory_gb)
     options = _requirements(rows, in_features, gates, out_features, dtype, alphas, sums)
-    fitting = sorted((o for o in options if o.memory <= budget), key=_preference)
+    order = ("streaming", "dual", "matrix-free")  # of equal work, first sums
+    fitting = sorted(
+        (o for o in options if o.memory <= budget),
+        key=lambda o: (max(o.work, COSTS.little), order.index(o.solver)),
+    )
     wanted = options if solver == "auto" else [o for o in options if o.solver == solver]
     chosen = next((o for o in fitting if o in wanted), None)
     if chosen is None:

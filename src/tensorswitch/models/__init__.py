@@ -1,4 +1,4 @@
-"""The networks of the paper, scalar (SS) and tensor switching (TS), and their files.
+"""The networks of the paper (Sec. 5), scalar (SS) and tensor switching (TS), and their files.
 
 ``"ss"``
     ReLU layers ``x_l = max(0, W_l x_{l-1})`` with a linear readout.
@@ -12,10 +12,6 @@
 ``"ss+ts"``
     :class:`~tensorswitch.JointSwitching` layers, whose units have an SS and a TS readout. It is not
     in the paper: gates learn by backpropagation through the SS part.
-
-References
-----------
-Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087, Sec. 5.
 """
 
 from tensorswitch.models._networks import KINDS as KINDS

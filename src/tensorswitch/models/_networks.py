@@ -1,7 +1,5 @@
 """Builders of the networks, and the file of a network: how it was built, and its weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -328,11 +326,6 @@ def load_model(path: str | Path) -> Network:
     ----------
     path : str or Path
         File to read.
-
-    Returns
-    -------
-    Network
-        The network of the file.
 
     Examples
     --------

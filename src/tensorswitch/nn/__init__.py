@@ -4,10 +4,6 @@ The gate weights of a layer decide which units are open, and its analysis weight
 the copies of the input. Gates are fixed by default. With ``learn_gates="ibp"``, ``.backward()``
 also computes their pseudo-gradient by inverted backpropagation, so that any torch optimiser can
 train them. Gradients reach the previous layer through the copies only, never through the gates.
-
-References
-----------
-Tsai, Saxe and Cox, Tensor Switching Networks, NIPS 2016, arXiv:1610.10087.
 """
 
 from tensorswitch.nn._base import evaluating as evaluating

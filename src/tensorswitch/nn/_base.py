@@ -1,7 +1,5 @@
 """What the layers have in common: parameters, their initialisation, and checks of the input."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,10 +22,6 @@ from tensorswitch.switches import Routes, Switch, as_switch
 class Switching(nn.Module):
     """Base class of the layers."""
 
-    learn_gates: str | None
-    weight: nn.Parameter
-    bias: nn.Parameter | None
-
     def _make(
         self, weight: Sequence[int], bias: int | None, learn_gates: str | None, **factory: Any
     ) -> None:
@@ -35,8 +29,7 @@ class Switching(nn.Module):
             raise ValueError(f"learn_gates must be None or 'ibp', got {learn_gates!r}")
         self.learn_gates = learn_gates
         self.weight = nn.Parameter(torch.empty(tuple(weight), **factory))
-        added = None if bias is None else nn.Parameter(torch.empty(bias, **factory))
-        self.register_parameter("bias", added)
+        self.bias = None if bias is None else nn.Parameter(torch.empty(bias, **factory))
 
     def _gate_parameter(self, *shape: int, **factory: Any) -> nn.Parameter:
         return nn.Parameter(torch.empty(shape, **factory), self.learn_gates is not None)
@@ -75,13 +68,6 @@ class Switching(nn.Module):
 class OneLayer(Switching):
     """Base class of :class:`SwitchedLinear` and :class:`SwitchedConv2d`: one layer of gates."""
 
-    gates: int
-    switch: Switch
-    dropout: float
-    gate_weight: nn.Parameter
-    gate_bias: nn.Parameter | None
-    constant: nn.Parameter | None
-
     def _build(
         self,
         inputs: Sequence[int],
@@ -104,10 +90,10 @@ class OneLayer(Switching):
         self.dropout = float(dropout)
         self._make((gates, *inputs, outputs), outputs if bias else None, learn_gates, **factory)
         self.gate_weight = self._gate_parameter(gates, *inputs, **factory)
-        of_gates = self._gate_parameter(gates, **factory) if gate_bias else None
-        constant = nn.Parameter(torch.empty(gates, outputs, **factory)) if gate_bias else None
-        self.register_parameter("gate_bias", of_gates)
-        self.register_parameter("constant", constant)
+        self.gate_bias = self.constant = None
+        if gate_bias:
+            self.gate_bias = self._gate_parameter(gates, **factory)
+            self.constant = nn.Parameter(torch.empty(gates, outputs, **factory))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

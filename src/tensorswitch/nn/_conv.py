@@ -1,9 +1,6 @@
-"""The TS layer on the patches of images.
+"""The TS layer on patches: ``y(u) = Σ_j H(w_j · p(u)) V_jᵀ p(u) + bias`` at each position u."""
 
-y(u) = Σ_j H(w_j · p(u)) V_jᵀ p(u) + bias        for the patch p(u) at each position u
-"""
-
-from __future__ import annotations
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -118,7 +115,7 @@ class SwitchedConv2d(OneLayer):
         pool: int | tuple[int, int] | None = None,
         learn_gates: str | None = None,
         dropout: float = 0.0,
-    ) -> SwitchedConv2d:
+    ) -> Self:
         """Return the layer that computes ``output(max_pool2d(relu(hidden(x)), pool))``.
 
         ``hidden`` has neither groups nor dilation, and ``output`` a 1×1 kernel. The layer has gate

@@ -3,8 +3,6 @@
 A relu(W x + b) + c = Σ_j h_j a_j (w_jᵀ x + b_j) + c,    so V_j = w_j a_jᵀ,  h_j = H(w_j · x + b_j)
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -66,7 +64,8 @@ def convert(
     Batch normalisation becomes part of the weights, with its statistics of the training set
     (``BatchNorm1d`` is taken to normalise the features of rows, not the steps of sequences), and
     dropout becomes dropout of gates. The gates of exact TS layers are fixed. In evaluation mode the
-    outputs, and the gradients of the input, are those of ``module`` up to rounding.
+    outputs, and the gradients of the input, are those of ``module`` up to rounding. The copy is in
+    the mode, training or evaluation, of ``module``.
 
     Parameters
     ----------
@@ -79,11 +78,6 @@ def convert(
         If given, hidden linear layers become :class:`CompressedSwitching` layers of this rank,
         which have few new parameters. By default they get the paper's form, which multiplies the
         parameters of the readout by the number of inputs.
-
-    Returns
-    -------
-    torch.fx.GraphModule
-        The converted network, in the mode (training or evaluation) of ``module``.
 
     Examples
     --------
@@ -158,16 +152,15 @@ def _match(network: fx.GraphModule, name: str) -> _Match:
             if not relu:
                 raise _RefusedError(f"there is no ReLU between it and {node.target!r}")
             match.output = node
-            _check_weights_are_its_own(network, match)
-            _check_hooks(network, match)
+            _check_stands_alone(network, match)
             return match
         relu = _step(match, node, layer, relu)
         match.between.append(node)
     raise _RefusedError("no Linear or Conv2d follows it")
 
 
-def _check_weights_are_its_own(network: fx.GraphModule, match: _Match) -> None:
-    """Raise if the network uses the weights of a layer in another place too."""
+def _check_stands_alone(network: fx.GraphModule, match: _Match) -> None:
+    """Raise if weights are used in another place too, or if the TS layer would not call a hook."""
     for layer in (str(match.hidden.target), str(match.output.target)):
         for node in network.graph.nodes:
             if node.op == "get_attr" and str(node.target).startswith(f"{layer}."):
@@ -178,13 +171,9 @@ def _check_weights_are_its_own(network: fx.GraphModule, match: _Match) -> None:
                 held = any(p is parameter for p in module.parameters(recurse=False))
                 if held and module not in own.modules():
                     raise _RefusedError(f"'{layer}.{name}' is also used by {place!r}")
-
-
-def _check_hooks(network: fx.GraphModule, match: _Match) -> None:
-    """Raise if a module of the match has forward hooks, which the TS layer would not call."""
     for node in (match.hidden, *match.between, match.output):
-        layer = _module(network, node)
-        if layer is not None and (layer._forward_hooks or layer._forward_pre_hooks):
+        module = _module(network, node)
+        if module is not None and (module._forward_hooks or module._forward_pre_hooks):
             raise _RefusedError(f"{node.target!r} has forward hooks")
 
 

@@ -1,7 +1,5 @@
 """Modules that take the place of parts of a converted network."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,11 +1,7 @@
-"""Deep TS networks.
-
-y = W_Z vec(Z_L) + bias,        Z_L = H(W_L x_{L-1}) ⊗ … ⊗ H(W_1 x) ⊗ x
-"""
-
-from __future__ import annotations
+"""Deep TS networks: ``y = W_Z vec(Z_L) + bias``, ``Z_L = H(W_L x_{L-1}) ⊗ … ⊗ H(W_1 x) ⊗ x``."""
 
 from collections.abc import Sequence
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -136,7 +132,7 @@ class TensorSwitching(Switching):
 
     @classmethod
     @torch.no_grad()
-    def from_relu(cls, *layers: nn.Linear, learn_gates: str | None = None) -> TensorSwitching:
+    def from_relu(cls, *layers: nn.Linear, learn_gates: str | None = None) -> Self:
         """Return the network that computes the same as a ReLU network.
 
         The layers are the hidden ones from the input up, then the readout. If a hidden layer has a
@@ -149,14 +145,9 @@ class TensorSwitching(Switching):
         *hidden, output = layers
         check_relu_layers(hidden, output)
         sizes = hidden[0].in_features, [n.out_features for n in hidden], output.out_features
-        network = cls(
-            *sizes,
-            output.bias is not None,
-            learn_gates=learn_gates,
-            gate_bias=any(layer.bias is not None for layer in hidden),
-            device=output.weight.device,
-            dtype=output.weight.dtype,
-        )
+        bias, gate_bias = output.bias is not None, any(n.bias is not None for n in hidden)
+        factory: Any = {"device": output.weight.device, "dtype": output.weight.dtype}
+        network = cls(*sizes, bias, learn_gates=learn_gates, gate_bias=gate_bias, **factory)
         for w, layer in zip(network.gate_weights, hidden, strict=True):
             w.copy_(layer.weight)
         for b, layer in zip(network.gate_biases, hidden, strict=False):

@@ -1,9 +1,4 @@
-"""Layers with an SS and a TS readout of the same units.
-
-y = output(relu(hidden(x))) + Σ_j h_j C_jᵀ x / √(n g),        h = H(hidden(x))
-"""
-
-from __future__ import annotations
+"""Two readouts of the same units: ``y = output(relu(hidden(x))) + Σ_j h_j C_jᵀ x / √(n g)``."""
 
 import torch
 from torch import Tensor, nn
@@ -91,12 +86,10 @@ class CompressedSwitching(JointSwitching):
 
     Attributes
     ----------
-    reduce : Parameter of shape (rank, in_features)
-        ``P``, with orthonormal rows at the start.
+    reduce, spread : Parameter of shape (rank, in_features) and (out_features, rank)
+        ``P`` and ``Q``, with orthonormal rows and columns at the start.
     weight : Parameter of shape (gates, rank, rank)
         ``C``, the analysis weights.
-    spread : Parameter of shape (out_features, rank)
-        ``Q``, with orthonormal columns at the start.
 
     Examples
     --------

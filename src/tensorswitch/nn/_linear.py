@@ -1,9 +1,6 @@
-"""The TS layer on vectors.
+"""The TS layer on vectors: ``y = Σ_j H(w_j · x) V_jᵀ x + bias``."""
 
-y = Σ_j H(w_j · x) V_jᵀ x + bias
-"""
-
-from __future__ import annotations
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -97,7 +94,7 @@ class SwitchedLinear(OneLayer):
         *,
         learn_gates: str | None = None,
         dropout: float = 0.0,
-    ) -> SwitchedLinear:
+    ) -> Self:
         """Return the layer that computes ``output(relu(hidden(x)))``.
 
         Its gates are those of ``hidden``, and ``V_j`` is the outer product of row ``j`` of

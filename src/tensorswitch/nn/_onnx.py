@@ -1,7 +1,5 @@
 """Export to ONNX."""
 
-from __future__ import annotations
-
 import importlib.util
 import logging
 import warnings
@@ -21,14 +19,12 @@ def to_onnx(module: nn.Module, path: str | Path, example: Tensor) -> None:
 
     The switched linear map is written in plain operations, so that ONNX Runtime needs nothing
     else. They build the expanded tensor: memory grows with rows × gates × the smaller of inputs
-    and outputs. The network is exported in evaluation mode.
+    and outputs. The network is exported in evaluation mode, and not modified.
 
     Parameters
     ----------
-    module : torch.nn.Module
-        Network with one input and one output. It is not modified.
-    path : str or Path
-        File to write, all of it or nothing.
+    module, path : torch.nn.Module, and str or Path
+        Network with one input and one output, and file to write, all of it or nothing.
     example : Tensor of shape (rows, ...)
         Input whose first axis stands for any number of rows; at least two.
 
@@ -67,8 +63,7 @@ def _silent() -> Iterator[None]:
     level = log.level
     log.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         log.setLevel(level)

@@ -8,7 +8,6 @@ weight of two is a repeated row.
 
 from tensorswitch.preprocessing._columns import ColumnMap as ColumnMap
 from tensorswitch.preprocessing._components import PrincipalComponents
-from tensorswitch.preprocessing._components import principal_components as principal_components
 from tensorswitch.preprocessing._moments import column_moments as column_moments
 from tensorswitch.preprocessing._moments import dense_blocks as dense_blocks
 from tensorswitch.preprocessing._scaling import Scaling

@@ -1,9 +1,4 @@
-"""Columns as a kernel sees them: scaled, with their ranks, or as ramps between quantiles.
-
-z = second(expand(first(x)))
-"""
-
-from __future__ import annotations
+"""Columns as a kernel sees them: scaled, with their ranks, or as ramps between quantiles."""
 
 from dataclasses import dataclass
 from typing import Self

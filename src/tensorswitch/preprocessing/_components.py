@@ -1,9 +1,4 @@
-"""Principal components of weighted rows.
-
-z = (x − mean) B,        Σ s (x − mean)(x − mean)ᵀ B = B Λ
-"""
-
-from __future__ import annotations
+"""Principal components of weighted rows: ``Σ s (x − mean)(x − mean)ᵀ B = B Λ``."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -25,10 +20,9 @@ class PrincipalComponents(SavedPart):
 
     Parameters
     ----------
-    mean : ndarray of shape (features,)
-        The mean of the rows.
-    basis : ndarray of shape (features, components)
-        B, the eigenvectors with the largest eigenvalues, in decreasing order.
+    mean, basis : ndarray of shape (features,) and (features, components)
+        The mean of the rows, and B, the eigenvectors with the largest eigenvalues, in decreasing
+        order.
 
     Examples
     --------
@@ -59,14 +53,10 @@ class PrincipalComponents(SavedPart):
 
         Parameters
         ----------
-        X : {ndarray, sparse matrix} of shape (rows, features)
-            The rows.
-        components : int
-            Number of components.
-        weight : ndarray of shape (rows,), optional
-            Sample weights, 1 by default.
-        scaling : Scaling, optional
-            Applied to the rows first.
+        X, components : {ndarray, sparse matrix} of shape (rows, features), and int
+            The rows, and the number of components.
+        weight, scaling : ndarray of shape (rows,), and Scaling, optional
+            Sample weights, 1 by default, and what is applied to the rows first.
         unit : bool, default=False
             Whether to divide all components by one number, so that their mean square is 1.
         """
@@ -85,7 +75,8 @@ class PrincipalComponents(SavedPart):
             values, vectors = np.linalg.eigh(_covariance(X, weight, scaled, mean))
         values, basis = values[::-1][:components], vectors[:, ::-1][:, :components]
         if unit:
-            square = values.mean() / _total(X, weight)
+            total = rows if weight is None else weight.sum()
+            square = values.mean() / max(total, np.finfo(float).tiny)
             basis = basis / (np.sqrt(square) if square > 0 else 1.0)
         dtype = X.dtype if X.dtype.kind == "f" else np.float64
         return cls(mean.astype(dtype), np.ascontiguousarray(basis.astype(dtype)))
@@ -93,16 +84,6 @@ class PrincipalComponents(SavedPart):
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Return the components of rows."""
         return (x - self.mean) @ self.basis
-
-
-def principal_components(x: np.ndarray, count: int) -> np.ndarray:
-    """Return the basis alone, of shape (features, count)."""
-    return PrincipalComponents.fit(x, count).basis
-
-
-def _total(X: Rows, weight: np.ndarray | None) -> float:
-    """Return the sum of the weights, above zero."""
-    return float(max(X.shape[0] if weight is None else weight.sum(), np.finfo(float).tiny))
 
 
 def _covariance(

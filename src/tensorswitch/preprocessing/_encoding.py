@@ -5,10 +5,9 @@ dates           also cos and sin of 2π · days / period
 words           one-hot: the most frequent ones, and one input for all others
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -32,7 +31,7 @@ class EncodedColumn:
     other: bool = False  # whether there is an input for all other words
 
     @classmethod
-    def fit(cls, name: str, values: np.ndarray, levels: int) -> EncodedColumn | str:
+    def fit(cls, name: str, values: np.ndarray, levels: int) -> Self | str:
         """Return how to encode float64, datetime64[s] or words, or why a column is left out."""
         kind = {"f": "number", "M": "date"}.get(values.dtype.kind, "words")
         missing = _missing(values)
@@ -58,9 +57,7 @@ class EncodedColumn:
         return cls(name, kind, gaps, fill, centre, scale, tuple(cycles))
 
     @classmethod
-    def _of_words(
-        cls, name: str, known: np.ndarray, gaps: bool, levels: int
-    ) -> EncodedColumn | str:
+    def _of_words(cls, name: str, known: np.ndarray, gaps: bool, levels: int) -> Self | str:
         counts = Counter(known)
         if len(counts) == 1 and not gaps:
             return "is constant"

@@ -1,7 +1,5 @@
 """Means and deviations of columns, dense or sparse, a block of rows at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 

@@ -1,9 +1,4 @@
-"""Scaling of columns by one affine map, the same for inputs and targets of all estimators.
-
-z = (x − centre) · factor
-"""
-
-from __future__ import annotations
+"""Scaling of columns by one affine map, ``z = (x − centre) · factor``, for inputs and targets."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -60,10 +55,8 @@ class Scaling(SavedPart):
 
         Parameters
         ----------
-        X : {ndarray, sparse matrix} of shape (rows, features)
-            The rows.
-        weight : ndarray of shape (rows,), optional
-            Sample weights, 1 by default.
+        X, weight : {ndarray, sparse matrix} of shape (rows, features), and ndarray, optional
+            The rows, and sample weights of shape (rows,), 1 by default.
         kind : {"columns", "common", "none"}, default="columns"
             One factor for each column, one for all, or no scaling.
         constant : float, default=1e-10

@@ -27,8 +27,6 @@ measured by the developers; ``benchmarks/gpu.py`` does so where there is a GPU.
 
 References
 ----------
-Tsai, Saxe and Cox, Tensor Switching Networks, arXiv:1610.10087, Sec. 2 and 4.3.
-
 Arlazarov, Dinic, Kronrod and Faradzev, On economical construction of the transitive closure of a
 directed graph, Soviet Mathematics Doklady 11, 1970 (the method of four Russians).
 """

@@ -11,8 +11,6 @@ The weight may have a wider dtype than ``x`` and ``δ``: products are computed i
 the gradient of the weight has the wide one.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from dataclasses import dataclass, field
 from functools import cache

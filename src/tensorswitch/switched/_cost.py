@@ -1,7 +1,5 @@
 """The cost rule, which predicts the fastest strategy for given sizes, and its tuned numbers."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ If the output is narrower than the input, ``x V_j`` is computed for all units an
 instead of multiplying the gated input. Gates are ones and zeros of the dtype of ``x``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

@@ -15,8 +15,6 @@ strategy depends on the gates and is chosen inside the operators, unless ``group
 ``training`` says that gradients will follow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeAlias, TypeVar

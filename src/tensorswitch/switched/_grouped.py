@@ -5,8 +5,6 @@ y_b = Σ_g (Σ_{j ∈ p_bg} V_j)ᵀ x_b,    p_bg the open units of group g, alik
 The part of the flipped units that is common to all rows is added by the caller.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

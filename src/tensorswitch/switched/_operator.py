@@ -1,7 +1,5 @@
 """The public functions: checks of arguments, autocast, and the plain formula for small sizes."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.jit import is_tracing  # type: ignore[attr-defined]
@@ -25,8 +23,9 @@ def switched_linear(
 ) -> Tensor:
     """Compute ``y_b = Σ_j gates_bj · (x_b @ weight_j) + bias`` without the expanded tensor.
 
-    The result is differentiable any number of times with respect to ``x``, ``weight`` and
-    ``bias``. Gates have no gradient; :mod:`tensorswitch.inverted` gives them a pseudo-gradient.
+    The result, of shape (rows, out_features), is differentiable any number of times with respect to
+    ``x``, ``weight`` and ``bias``. Gates have no gradient; :mod:`tensorswitch.inverted` gives them
+    a pseudo-gradient.
     Under autocast, the result has the autocast dtype, and products are computed in it and
     accumulated in float32. On CPUs, products of fewer than 256 rows with more than 8 million
     weights may be computed in float32, where the conversion of all weights would take longer.
@@ -47,11 +46,6 @@ def switched_linear(
         Number of units that are processed together: 0 is dense, 1 gathers the open rows of each
         unit, and 2 to 6 share work between rows with the same gate pattern. By default chosen
         from the sizes and the fraction of open gates.
-
-    Returns
-    -------
-    Tensor of shape (rows, out_features)
-        Output rows.
 
     Examples
     --------
@@ -94,17 +88,15 @@ def switched_linear(
 def switched_outer(x: Tensor, gates: Tensor, errors: Tensor, *, group: int | None = None) -> Tensor:
     """Compute ``Σ_b gates_bj x_b errors_bᵀ``, the adjoint of :func:`switched_linear` in its weight.
 
+    For each unit, the outer products are summed over the rows that open it. The result has the
+    shape (gates, in_features, out_features).
+
     Parameters
     ----------
     x, gates, group : Tensor, bool Tensor and int
         As in :func:`switched_linear`, which describes them.
     errors : Tensor of shape (rows, out_features)
         Errors, such as the gradient of the output rows.
-
-    Returns
-    -------
-    Tensor of shape (gates, in_features, out_features)
-        For each unit, the sum of the outer products over the rows that open it.
 
     Examples
     --------

@@ -5,8 +5,6 @@ input, otherwise ``h ∘ (x V_1, …, x V_n)``. For small sizes nothing is faste
 for exporters, whose graphs run where this package is not installed.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 

@@ -11,8 +11,6 @@ subtracted where their gate is closed.
                                                                     flipped, otherwise 1 and h_j
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial

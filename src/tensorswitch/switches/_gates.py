@@ -1,7 +1,5 @@
 """Gates of deep networks: drawing their weights, opening and combining them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
@@ -18,7 +16,7 @@ def draw_gates(
     dtype: torch.dtype = torch.float32,
     switch: Switch | None = None,
 ) -> list[Tensor]:
-    """Draw the gate weights of each layer from the Glorot uniform distribution.
+    """Draw the gate weights of each layer, (n_l, units below), from Glorot's uniform distribution.
 
     Parameters
     ----------
@@ -28,11 +26,6 @@ def draw_gates(
         Source of randomness, on the device of the weights, and their type, by default float32.
     switch : Switch, default=ReLU()
         Rule that opens the gates. Its units are the inputs of the next layer.
-
-    Returns
-    -------
-    list of Tensor
-        For each layer the weights, of shape (n_l, units of layer l - 1).
 
     Examples
     --------
@@ -55,19 +48,12 @@ def draw_gates(
 def deep_gates(
     x: Tensor, gate_weights: Sequence[Tensor], switch: Switch | None = None
 ) -> list[Tensor]:
-    """Return ``h_l = H(W_l x_{l-1})`` for each layer, with ``x_l`` of the scalar network.
+    """Return ``h_l = H(W_l x_{l-1})``, (rows, n_l), for each layer of the scalar network.
 
     Parameters
     ----------
-    x : Tensor of shape (rows, n_0)
-        Input rows.
-    gate_weights, switch : sequence of Tensor and Switch
-        Weights as of :func:`draw_gates`, and the rule that opens the gates, by default ReLU.
-
-    Returns
-    -------
-    list of bool Tensor
-        For each layer the gates, of shape (rows, n_l).
+    x, gate_weights, switch : Tensor of shape (rows, n_0), sequence of Tensor, and Switch
+        Input rows, weights as of :func:`draw_gates`, and rule that opens gates, by default ReLU.
     """
     switch = ReLU() if switch is None else switch
     gates = []
@@ -79,17 +65,12 @@ def deep_gates(
 
 
 def combine_gates(gates: Sequence[Tensor]) -> Tensor:
-    """Return ``h_L ⊗ … ⊗ h_1``: which chains of units are open in all layers.
+    """Return ``h_L ⊗ … ⊗ h_1``, (rows, n_L · … · n_1): which chains of units are open.
 
     Parameters
     ----------
     gates : sequence of bool Tensor
         ``h_1, …, h_L``, of shape (rows, n_l).
-
-    Returns
-    -------
-    bool Tensor of shape (rows, n_L · … · n_1)
-        The combined gates, last layer first.
 
     Examples
     --------

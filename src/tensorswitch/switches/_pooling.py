@@ -3,8 +3,6 @@
 source(w, j) = argmax_{u ∈ w} w_j · x_u,        h_wj = H(max_{u ∈ w} w_j · x_u)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Routes: which units get a copy of which input row."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

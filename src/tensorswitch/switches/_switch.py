@@ -3,8 +3,6 @@
 h_j = s_j > 0        h_j = (s_j is the highest of its pieces)        h_j = 1
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

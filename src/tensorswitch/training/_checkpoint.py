@@ -14,10 +14,6 @@ if TYPE_CHECKING:
     from tensorswitch.training._learner import Learner
 
 
-class OtherRunError(ValueError):
-    """Tells a checkpoint of a run with other settings from a damaged one."""
-
-
 @saved_as("checkpoint")
 @dataclass
 class Checkpoint:
@@ -40,11 +36,13 @@ class Checkpoint:
         run = learner.epochs_done, history, notes, learner.settings
         return cls(*run, weights, optimizer, learner.generator.get_state(), schedule)
 
-    def restore(self, learner: Learner, notes: State) -> History:
+    def differences(self, learner: Learner, notes: State) -> list[str]:
+        """Return the names of the settings in which another run differs."""
+        pairs = (self.notes, notes), (self.settings, learner.settings)
+        return sorted({k for old, new in pairs for k in {*old, *new} if old.get(k) != new.get(k)})
+
+    def restore(self, learner: Learner) -> History:
         """Replace the state of a learner of the same run, and return the results so far."""
-        different = _differing(self.notes, notes) | _differing(self.settings, learner.settings)
-        if different:
-            raise OtherRunError(f"other settings ({', '.join(sorted(different))} differ)")
         learner.network.load_state_dict(self.weights)
         learner.optimizer.load_state_dict(self.optimizer)
         learner.generator.set_state(self.generator)
@@ -62,10 +60,6 @@ class Checkpoint:
     def from_state(cls, state: State) -> Self:
         """Return the checkpoint of a state."""
         return cls(**{**state, "history": History.from_json(state["history"])})
-
-
-def _differing(before: State, now: State) -> set[str]:
-    return {name for name in {*before, *now} if before.get(name) != now.get(name)}
 
 
 def _plain(value: Any) -> Any:

@@ -1,7 +1,5 @@
 """Where NaN or infinity comes from: weights, rows or a layer."""
 
-from __future__ import annotations
-
 from typing import NoReturn
 
 import torch

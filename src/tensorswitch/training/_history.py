@@ -1,12 +1,11 @@
 """The results of training, epoch by epoch."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 import math
 from dataclasses import asdict, dataclass, field
+from typing import Self
 
 from tensorswitch.persistence import State
 
@@ -90,7 +89,7 @@ class History:
         return buffer.getvalue()
 
     @classmethod
-    def from_json(cls, text: str) -> History:
+    def from_json(cls, text: str) -> Self:
         """Return the history that :meth:`to_json` wrote."""
         entries: list[State] = json.loads(text)
         for entry in entries:

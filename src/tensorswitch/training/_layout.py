@@ -6,37 +6,31 @@ alone: their own code may rely on the order of numbers in memory, for example by
 ``x.view(len(x), -1)``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from tensorswitch.models import Network
 
-if TYPE_CHECKING:
-    from tensorswitch.training._learner import Learner
-
 
 @contextmanager
-def channels_last(learner: Learner) -> Iterator[None]:
+def channels_last(network: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
     """Convert convolutions and their momenta, which fused optimisers need in the same format."""
     convolutions: list[Tensor] = []
-    if type(learner.network) is Network and learner.ranks == 1:
-        convolutions = [m.weight for m in learner.network.modules() if type(m) is nn.Conv2d]
+    if type(network) is Network:
+        convolutions = [m.weight for m in network.modules() if type(m) is nn.Conv2d]
     originals = [weight.data for weight in convolutions]
     for weight in convolutions:
-        for tensor in (weight, *_momenta(weight, learner.optimizer)):
+        for tensor in (weight, *_momenta(weight, optimizer)):
             tensor.data = _copy(tensor.data, torch.channels_last)
     try:
         yield
     finally:
         for weight, original in zip(convolutions, originals, strict=True):
             weight.data = original.copy_(weight.data)  # the same memory, which others may share
-            for tensor in _momenta(weight, learner.optimizer):
+            for tensor in _momenta(weight, optimizer):
                 tensor.data = _copy(tensor.data, torch.contiguous_format)
 
 

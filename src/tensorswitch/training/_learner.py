@@ -1,21 +1,15 @@
 """A network with its optimiser, trained epoch by epoch on one process or several.
 
-With several processes (``torchrun``), each takes its share of every batch, and torch's
-DistributedDataParallel averages gradients and the pseudo-gradients of inverted backpropagation
-alike. The loss curve is that of one process with the whole batch.
-
-Strategies of the switched linear map are chosen by its cost rule, never by timing, so that a run
-that is killed and resumed ends with the same bits as one that is not.
+Of several processes, torch's DistributedDataParallel averages gradients and the pseudo-gradients of
+inverted backpropagation alike. The loss curve is that of one process with the whole batch.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Self
 
 import numpy as np
 import torch
@@ -33,7 +27,7 @@ from tensorswitch._checks import (
 )
 from tensorswitch._process import bfloat16_problem, deferring_interrupts, seeded
 from tensorswitch.persistence import State, load, save
-from tensorswitch.training._checkpoint import Checkpoint, OtherRunError
+from tensorswitch.training._checkpoint import Checkpoint
 from tensorswitch.training._divergence import raise_diverged
 from tensorswitch.training._history import History
 from tensorswitch.training._layout import channels_last, suited_images
@@ -82,14 +76,14 @@ class Rows:
     weight: Tensor | None = None
 
     @classmethod
-    def from_numpy(cls, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> Rows:
+    def from_numpy(cls, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> Self:
         """Return rows that share the memory of writable arrays."""
         return cls(from_numpy(x), from_numpy(y), None if weight is None else from_numpy(weight))
 
-    def to(self, device: torch.device | str) -> Rows:
+    def to(self, device: torch.device | str) -> Self:
         """Return the rows on a device, without a copy if they are already there."""
         weight = None if self.weight is None else self.weight.to(device)
-        return Rows(self.x.to(device), self.y.to(device), weight)
+        return replace(self, x=self.x.to(device), y=self.y.to(device), weight=weight)
 
 
 class Learner:
@@ -201,17 +195,14 @@ class Learner:
         self.generator.set_state(state["generator"])
 
     def epoch(self, rows: Rows, watch: Callable[[], None] | None = None) -> tuple[float, float]:
-        """Train for one pass over the rows, in a new random order.
+        """Train for one pass over the rows, in a new random order, and return loss and error.
+
+        They are means over the batches, as in :class:`Epoch`; the error is NaN in regression.
 
         Parameters
         ----------
         rows, watch : Rows, and callable, optional
             Training rows, on the device of the learner, and what is called after each step.
-
-        Returns
-        -------
-        loss, error : float
-            Means over the batches, as in :class:`Epoch`; the error is NaN in regression.
         """
         if not len(rows.x) or len(rows.x) != len(rows.y):
             raise ValueError(
@@ -227,7 +218,8 @@ class Learner:
         losses, wrong = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
         together = self.batch_size * self.ranks
         look = 1 if self.device.type == "cpu" else PACE.look_every
-        with channels_last(self), self._random_numbers():
+        layout = channels_last(self.network, self.optimizer) if self.ranks == 1 else nullcontext()
+        with layout, self._random_numbers():
             for step, start in enumerate(range(0, len(x), together)):
                 batch = min(together, len(x) - start)
                 ends = [start + r * batch // self.ranks for r in (self.rank, self.rank + 1)]
@@ -261,13 +253,11 @@ class Learner:
         error = float(wrong) / len(x) if self.loss_name == "cross-entropy" else math.nan
         return float(losses) / len(x), error
 
-    @contextmanager
-    def _random_numbers(self) -> Iterator[None]:
+    def _random_numbers(self) -> AbstractContextManager[None]:
         """Let layers draw random numbers that depend on seed, epoch and rank alone."""
         # So a resumed run repeats an uninterrupted one, and torch's own generator stays as it is.
         place = np.random.SeedSequence([self.settings["seed"], self.epochs_done, self.rank])
-        with seeded(int(place.generate_state(1, np.uint64)[0]), self.device):
-            yield
+        return seeded(int(place.generate_state(1, np.uint64)[0]), self.device)
 
     @torch.no_grad()
     def outputs(self, x: Tensor) -> Tensor:
@@ -312,9 +302,10 @@ class Learner:
             File to read, and settings of the run, which must be those of the checkpoint.
         """
         try:
-            return load(path, Checkpoint).restore(self, notes)
-        except OtherRunError as error:
-            problem, cause = f"was made with {error}", None
+            checkpoint = load(path, Checkpoint)
+            if not (different := checkpoint.differences(self, notes)):
+                return checkpoint.restore(self)
+            problem, cause = f"was made with other settings ({', '.join(different)} differ)", None
         except (LookupError, TypeError, RuntimeError, AttributeError, ValueError) as error:
             problem, cause = f"is not a checkpoint of this network ({error})", error
         raise ValueError(f"{path} {problem}; use another folder, or remove it") from cause
@@ -325,22 +316,18 @@ class Learner:
 
     def _loss(self, outputs: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
         """Return the sum of the losses of rows and outputs."""
-        function, y = LOSSES[self.loss_name], self._aligned(y, outputs)
+        function = LOSSES[self.loss_name]
+        if self.loss_name == "squared" and y.shape != outputs.shape:  # without broadcasting
+            if y.dim() != 1 or outputs.numel() != len(y):
+                raise ValueError(
+                    f"targets have shape {tuple(y.shape)}, but the outputs of the network have "
+                    f"shape {tuple(outputs.shape)}"
+                )
+            y = y.reshape(outputs.shape)
         if weight is None:
             return function(outputs, y, reduction="sum")
         losses = function(outputs, y, reduction="none").reshape(len(y), -1)
         return (losses * weight[:, None]).sum()
-
-    def _aligned(self, y: Tensor, outputs: Tensor) -> Tensor:
-        """Return the targets of a regression in the shape of the outputs, without broadcasting."""
-        if self.loss_name != "squared" or y.shape == outputs.shape:
-            return y
-        if y.dim() != 1 or outputs.numel() != len(y):
-            raise ValueError(
-                f"targets have shape {tuple(y.shape)}, but the outputs of the network have shape "
-                f"{tuple(outputs.shape)}"
-            )
-        return y.reshape(outputs.shape)
 
     def _autocast(self) -> AbstractContextManager[None]:
         return torch.autocast(self.device.type, torch.bfloat16) if self.precision else nullcontext()

@@ -66,11 +66,6 @@ def train(
         Called with each :class:`~tensorswitch.training.Epoch`; in a run that is continued, first
         with the last completed one.
 
-    Returns
-    -------
-    History
-        Results of all epochs.
-
     Examples
     --------
     >>> import torch
@@ -81,8 +76,8 @@ def train(
     2
     """
     check_positive(epochs=epochs)
-    if patience is not None:
-        check_positive(patience=patience)
+    patience = epochs if patience is None else patience
+    check_positive(patience=patience)
     notes = as_json(notes or {})
     place = None if folder is None else Path(folder)
     history = History() if place is None else _resume(learner, place, notes)
@@ -94,7 +89,9 @@ def train(
     batches = -(-len(rows.x) // (learner.batch_size * learner.ranks))
     done = batches * len(history.epochs)
     with progress_bar("training", progress and main, batches * epochs, done) as bar:
-        while len(history.epochs) < epochs and not _stalled(history, patience):
+        while len(history.epochs) < epochs:
+            if history.epochs and len(history.epochs) - history.best.epoch >= patience:
+                break
             start = time.perf_counter()
             number = len(history.epochs) + 1
             trained = learner.epoch(rows, bar)
@@ -161,12 +158,6 @@ def _settle_best(place: Path, history: History, completed: bool) -> None:
         following.unlink(missing_ok=True)
     write_text(place / "history.csv", history.to_csv())
     write_text(place / "history.json", history.to_json())
-
-
-def _stalled(history: History, patience: int | None) -> bool:
-    if patience is None or not history.epochs:
-        return False
-    return len(history.epochs) - history.best.epoch >= patience
 
 
 def _note(epoch: Epoch) -> str:
