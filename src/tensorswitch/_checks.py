@@ -1,7 +1,5 @@
 """Argument checks whose errors name the argument, the axis and both sizes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real

@@ -1,7 +1,5 @@
 """Atomic writing of files, and folders that one run has to itself."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

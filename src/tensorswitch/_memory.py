@@ -4,8 +4,6 @@ The operating system maps fresh memory in pages of 4 KiB, each on a page fault, 
 buffer takes several times longer to obtain than to fill.
 """
 
-from __future__ import annotations
-
 import math
 import mmap
 import os

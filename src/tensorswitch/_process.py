@@ -1,7 +1,5 @@
 """What a process has once for all its code: threads, random numbers, Ctrl-C and instructions."""
 
-from __future__ import annotations
-
 import functools
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Data of any kind for networks and the paper's protocol, by name or from a file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

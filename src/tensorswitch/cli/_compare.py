@@ -1,7 +1,5 @@
 """The command `compare`: which learner is best on one's own data, and what it sees."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Commands for data sets: list, fetch, info."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

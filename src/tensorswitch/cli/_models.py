@@ -1,7 +1,5 @@
 """Commands for one model: train, predict, evaluate."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

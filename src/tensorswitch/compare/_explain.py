@@ -1,7 +1,5 @@
 """Explanations in the user's terms: columns of a table, or pixels of an image."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fit a learner to some rows of a problem, and measure it on others."""
 
-from __future__ import annotations
-
 import math
 import time
 import warnings

@@ -1,7 +1,5 @@
 """Predictions, and common measures of how good they are."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A fitted pipeline: from the rows of a file to predictions, saved as one file."""
 
-from __future__ import annotations
-
 import inspect
 import time
 from collections.abc import Mapping

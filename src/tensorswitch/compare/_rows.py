@@ -1,7 +1,5 @@
 """Rows of a file for a model that was trained on others."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple

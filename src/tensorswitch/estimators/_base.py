@@ -1,7 +1,5 @@
 """What all estimators are made of: parameters, fitted parts, and a state for files and pickles."""
 
-from __future__ import annotations
-
 import json
 import re
 from abc import abstractmethod

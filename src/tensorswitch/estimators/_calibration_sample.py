@@ -1,7 +1,5 @@
 """The rows that probabilities are calibrated with, and the calibration made from them."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Images in one pass: ridge regression on the patch features of a convolutional TS layer."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace

@@ -1,7 +1,5 @@
 """Settings of patch features that are found on a sample: windows, mirror images, size."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress

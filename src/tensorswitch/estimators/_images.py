@@ -1,7 +1,5 @@
 """What comes before the readout of images: rows of pixels, patch features, scaling."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Kernel ridge regression that needs no settings, as a scikit-learn classifier and regressor."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field

@@ -1,7 +1,5 @@
 """Which rows a model of sums contains, so that only these can be removed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Self
 

@@ -1,7 +1,5 @@
 """Fitted estimators as torch modules: the steps before a readout, and targets in their units."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numpy.typing import ArrayLike

@@ -1,7 +1,5 @@
 """Fit models of sums on a Dask cluster."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Files of fitted estimators: safetensors with JSON, and nothing is pickled."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path

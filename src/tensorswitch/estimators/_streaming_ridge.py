@@ -1,7 +1,5 @@
 """Ridge regression on features that are given, in one pass."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass, field
 from typing import ClassVar
 

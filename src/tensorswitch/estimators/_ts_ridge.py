@@ -1,7 +1,5 @@
 """Ridge regression on the copies of random gates: classifier and regressor."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from numbers import Real

@@ -1,7 +1,5 @@
 """Validation of rows, weights and class labels, with errors that say what to do instead."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, is_classifier

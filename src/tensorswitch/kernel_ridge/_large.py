@@ -9,8 +9,6 @@ cancels all but a part ``λ / ‖A‖`` of r. Under ``torchrun``, where every ra
 tiles and the rows of B are divided among the ranks.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from contextlib import suppress

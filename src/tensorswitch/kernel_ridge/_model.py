@@ -1,7 +1,5 @@
 """A fitted kernel expansion: predictions and their standard deviations."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The last choice of λ: a walk in small steps to the least leave-one-out error."""
 
-from __future__ import annotations
-
 import numpy as np
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """The search: all candidates on a few rows, the best on more, column weights, then all rows."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 from collections.abc import Callable, Sequence

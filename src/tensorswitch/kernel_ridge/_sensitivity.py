@@ -11,8 +11,6 @@ With unit vectors ``x̂``, ``ŷ_i``, lengths and ``c = x̂ · ŷ_i``, a kernel `
     κ_NTK,l+1 = cos θ_{l+1} + κ_NTK,l (1 − θ_l / π),   and its derivative
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Sizes and steps of the search."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -3,8 +3,6 @@
 C = Σ s z zᵀ,        S = Σ s z tᵀ,        Σ s z,        Σ s t,        Σ s t²,        Σ s
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace

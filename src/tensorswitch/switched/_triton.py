@@ -8,8 +8,6 @@ accumulated in float32. Gates are read where they are needed, so that nothing is
 and the host never waits.
 """
 
-from __future__ import annotations
-
 import os
 
 import torch

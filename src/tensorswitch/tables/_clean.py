@@ -4,8 +4,6 @@ NUMBERS has a form for each way to write numbers. What has the form is left to p
 of thousands is removed and the decimal sign is a point; pandas rejects all that is no number.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

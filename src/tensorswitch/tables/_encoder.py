@@ -1,7 +1,5 @@
 """From the columns of a table to the inputs of a model, as learned from its training rows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """Files of tables as frames: of text, or of the types that the file has."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterable
