@@ -1,14 +1,20 @@
+from dataclasses import dataclass
+
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from tensorswitch import Routes, switched_linear
+from tensorswitch import Routes, SwitchedLinear, persistence, switched_linear
+from tensorswitch.estimators import TSRidgeRegressor, load_estimator, save_estimator
+from tensorswitch.persistence import saved_as
 from tensorswitch.switches import (
     AllOpen,
     Maxout,
     MaxPool2d,
     ReLU,
+    Switch,
     as_switch,
     combine_gates,
     deep_gates,
@@ -187,3 +193,44 @@ def test_rows_that_add_up_cannot_be_aligned():
     routes = Routes(torch.ones(2, 1, dtype=torch.bool), target=torch.tensor([1, 1]), rows=2)
     with pytest.raises(ValueError, match="several input rows add to output row 1"):
         routes.aligned(torch.randn(2, 3))
+
+
+@saved_as("strongest")
+@dataclass(frozen=True)
+class Strongest(Switch):
+    """The gates of the highest positive scores."""
+
+    count: int = 2
+
+    def open(self, scores):
+        return (scores >= scores.topk(self.count).values[:, -1:]) & (scores > 0)
+
+
+def test_a_switch_of_ones_own_is_a_method(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4))
+    model = TSRidgeRegressor(8, switch=Strongest(3), random_state=0).fit(X, X[:, 0])
+    save_estimator(model, tmp_path / "model")
+    loaded = load_estimator(tmp_path / "model")
+    assert loaded.switch == Strongest(3)
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    layer = SwitchedLinear(4, 8, 2, switch=Strongest(1))
+    assert layer(torch.randn(3, 4)).shape == (3, 2)
+    scores = torch.tensor([[1.0, 3.0, 2.0, -1.0]])
+    assert Strongest(2).units(scores).tolist() == [[0, 3, 2, 0]]
+
+
+def test_models_with_a_switch_that_is_not_known_are_refused(tmp_path, monkeypatch):
+    model = TSRidgeRegressor(8, switch=Strongest(), random_state=0)
+    save_estimator(model.fit(np.eye(9), np.arange(9.0)), tmp_path / "model")
+    monkeypatch.delitem(persistence._kinds, "strongest")
+    with pytest.raises(ValueError, match="unknown kind 'strongest'; import the module that defin"):
+        load_estimator(tmp_path / "model")
+
+
+def test_a_switch_without_a_rule_says_what_is_missing():
+    class Empty(Switch):
+        pass
+
+    with pytest.raises(NotImplementedError, match=r"Empty does not define open\(scores\)"):
+        TSRidgeRegressor(8, switch=Empty()).fit(np.eye(9), np.arange(9.0))

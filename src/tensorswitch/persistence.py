@@ -23,7 +23,7 @@ from torch import Tensor
 
 from tensorswitch._files import replacing
 
-__all__ = ["load", "save"]
+__all__ = ["SavedPart", "load", "save", "saved_as"]
 
 FORMAT, VERSION = "tensorswitch", 1
 MODEL = "model.safetensors"  # in the folders of commands
@@ -49,7 +49,7 @@ class Saveable(Protocol):
 
 
 class SavedPart:
-    """A dataclass that is saved by its fields, also where it caches more than these."""
+    """Base of dataclasses that are saved by their fields; see :func:`saved_as`."""
 
     def state(self) -> State:
         """Return the fields."""
@@ -74,7 +74,25 @@ Class = TypeVar("Class", bound=type)
 
 
 def saved_as(kind: str) -> Callable[[Class], Class]:
-    """Register a class under the name that files know it by, which never changes."""
+    """Register a class under the name that files know it by, which never changes.
+
+    Parameters
+    ----------
+    kind : str
+        The name. A file with an object of it is read only where its class has been imported.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from tensorswitch.persistence import SavedPart, saved_as
+    >>> @saved_as("pair")
+    ... @dataclass
+    ... class Pair(SavedPart):
+    ...     a: float
+    ...     b: float
+    >>> Pair(1.0, 2.0).state()
+    {'a': 1.0, 'b': 2.0}
+    """
 
     def register(cls: Class) -> Class:
         cls.saved_kind = kind  # type: ignore[attr-defined]
@@ -278,7 +296,8 @@ def _class_of(kind: str) -> type[Saveable]:
         with suppress(ImportError):  # of a part whose optional requirements are missing
             import_module(f"tensorswitch.{home}")
     if kind not in _kinds:
-        raise ValueError(f"it holds an object of the unknown kind {kind!r}")
+        what = f"it holds an object of the unknown kind {kind!r}"
+        raise ValueError(f"{what}; import the module that defines it first")
     return _kinds[kind]
 
 

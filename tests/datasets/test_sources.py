@@ -227,7 +227,10 @@ def broken(path, content):
     ("make", "message"),
     [
         (lambda t: "nist", "'nist' is neither a data set known by name .digits, mnist, "),
-        (lambda t: broken(t / "a.xls", b""), "a.xls has an unknown format; supported are tables"),
+        (
+            lambda t: broken(t / "a.xls", b""),
+            r"a.xls has an unknown format; save it as .csv \(pandas.read_excel",
+        ),
         (
             lambda t: broken(t / "a.npz", b"PK\x03\x04cut"),
             "a.npz cannot be read; it may be truncated",
@@ -304,7 +307,7 @@ def test_idx_files_of_the_wrong_shape_are_named(idx_files, tmp_path, name, shape
 def test_other_tables_are_named(tmp_path, name):
     (tmp_path / name).write_text("{}")
     for options in ({}, {"target": "y"}):
-        with pytest.raises(DataError, match="has an unknown format; supported are tables"):
+        with pytest.raises(DataError, match=r"has an unknown format; save it as \.csv"):
             load_problem(tmp_path / name, **options)
 
 

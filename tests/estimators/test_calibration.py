@@ -40,7 +40,8 @@ def test_repeated_rows_are_held_once_with_their_weights():
     assert sample.places.tolist() == [1, 0, 1]
     assert sample.weight.tolist() == [2, 3, 4]
     weight = torch.tensor([1.0, 2.0])
-    rows = NewRows(np.empty((2, 1)), np.empty(2), weight, torch.tensor([5, 3]), np.array([0, 1]))
+    hashes = torch.tensor([5, 3])
+    rows = NewRows(np.empty((2, 1)), np.empty(2), weight, hashes, hashes, np.array([0, 1]))
     left = sample.remove(rows)
     assert left.hashes.tolist() == [5, 5]
     assert left.weight.tolist() == [2, 4]

@@ -48,3 +48,16 @@ def test_targets_whose_squares_overflow_are_refused(name):
     X = np.random.default_rng(0).normal(size=(20, 2))
     with pytest.raises(ValueError, match="numbers beyond 1e150 cannot be squared"):
         getattr(estimators, name)().fit(X, 1e200 * X[:, 0])
+
+
+def test_text_as_targets_of_a_regressor_is_named():
+    for y in (np.array(["a", "b"] * 5), ["a", "b"] * 5, np.array(["a", "b"] * 5, dtype=object)):
+        with pytest.raises(ValueError, match=r"y holds text such as 'a'.*use TSRidgeClassifier"):
+            estimators.TSRidgeRegressor().fit(np.eye(10), y)
+
+
+def test_gaps_are_answered_with_what_fills_them():
+    X = np.eye(10)
+    X[0, 0] = np.nan
+    with pytest.raises(ValueError, match=r"Input X contains NaN\. TSRidgeRegressor .* skrub"):
+        estimators.TSRidgeRegressor().fit(X, np.arange(10.0))

@@ -47,3 +47,9 @@ def test_data_frames_are_fitted_from_a_model_that_has_seen_nothing():
     assert model.classes_.tolist() == ["down", "low", "up"]
     numbers = fit_on_dask(StreamingRidgeRegressor(), frames[["a", "b"]], frames["c"] + frames["a"])
     assert numbers.coef_[0] == pytest.approx(frame["a"].std(), abs=0.1)
+
+
+def test_empty_partitions_do_not_count():
+    x = np.random.default_rng(0).normal(size=(300, 3))
+    arrays = da.from_array(x, chunks=((0, 100, 0, 200), 3)), da.from_array(x[:, 0], chunks=300)
+    assert fit_on_dask(StreamingRidgeRegressor(), *arrays).n_samples_seen_ == 300

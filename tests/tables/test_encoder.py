@@ -172,3 +172,12 @@ def test_it_is_a_step_of_a_pipeline():
 def test_nothing_to_learn_from_is_named(frame):
     with pytest.raises(DataError, match="no column to learn from"):
         TableEncoder().fit(pd.DataFrame(frame))
+
+
+@pytest.mark.parametrize("value", ["2020-01-01", "1.5", "word"])
+def test_a_column_of_one_value_and_gaps_says_where_it_is_missing(value):
+    frame = pd.DataFrame({"a": [value, None] * 10, "b": np.arange(20.0)})
+    encoder = TableEncoder().fit(frame)
+    inputs = encoder(frame)[:, encoder.sources == 0]
+    assert set(np.abs(np.diff(inputs[:2], axis=0)).max(0)) >= {1.0}
+    assert np.isfinite(encoder(pd.DataFrame({"a": ["2021-05-05"], "b": [1.0]}))).all()

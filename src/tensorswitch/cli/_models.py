@@ -146,6 +146,8 @@ def _predictions(
     """Predict rows, and print notes about them."""
     from tensorswitch.compare import load_predictor, predict_rows
 
+    if Path(data).suffix == ".safetensors" or (Path(data) / MODEL).exists():
+        raise ValueError(f"{data} is a model, but the data come second: MODEL, then DATA")
     found, rows = predict_rows(load_predictor(model), data, id_column, sep)
     if need_truth and found.truth is None:
         raise ValueError(f"{data} does not have the target in every row; use `predict` instead")

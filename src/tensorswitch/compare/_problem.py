@@ -275,10 +275,10 @@ def _picture_problem(path: Path) -> Problem:
 def _table_problem(path: Path, asked: Mapping[str, Any]) -> Problem:
     """Read a table and decide what is to be learned from it, from the options that are given."""
     if not is_table(path):
-        raise DataError(
-            f"{path} has an unknown format; supported are tables (.csv, .tsv, .parquet, .arrow), "
-            ".npz, .npy and folders with images or IDX files"
-        )
+        how = " (pandas.read_excel or read_json, then to_csv)"
+        known = ".csv, .tsv, .parquet, .arrow, .npz, .npy, and folders with images or IDX files"
+        advice = f"save it as .csv{how if path.suffix in ('.xlsx', '.xls', '.json') else ''}"
+        raise DataError(f"{path} has an unknown format; {advice}; supported are {known}")
     raw, sep, notes = read_table(path, asked["sep"])
     count = len(raw)
     if asked["test"] is not None:

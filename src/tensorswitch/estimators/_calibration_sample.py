@@ -34,6 +34,7 @@ class CalibrationSample(SavedPart):
     places: np.ndarray
     weight: np.ndarray
     outputs: np.ndarray | None = None
+    fold_hashes: Tensor | None = None  # hashes by which the rows belong to folds
 
     def __len__(self) -> int:
         return len(self.places)
@@ -43,7 +44,8 @@ class CalibrationSample(SavedPart):
         """Return the sample of no rows."""
         x = torch.empty(0, front.representation.in_features, dtype=front.dtype, device="cpu")
         none = np.empty(0, dtype=np.int64)
-        return cls(torch.from_numpy(none), x, none, np.empty(0))
+        none_yet = torch.from_numpy(none)
+        return cls(none_yet, x, none, np.empty(0), fold_hashes=none_yet)
 
     @classmethod
     def of(
@@ -67,8 +69,9 @@ class CalibrationSample(SavedPart):
         if not len(chosen):
             return cls.empty(readout.front)
         known = None if outputs is None else outputs[chosen]
-        hashes, x = rows.hashes[torch.from_numpy(chosen)], readout.front(rows.X[chosen])
-        return cls(hashes, x, rows.places[chosen], total, known)
+        index, x = torch.from_numpy(chosen), readout.front(rows.X[chosen])
+        about = rows.places[chosen], total, known, rows.fold_hashes[index]
+        return cls(rows.hashes[index], x, *about)
 
     @property
     def bound(self) -> int | None:
@@ -82,6 +85,7 @@ class CalibrationSample(SavedPart):
         return replace(
             self,
             hashes=self.hashes[index],
+            fold_hashes=None if self.fold_hashes is None else self.fold_hashes[index],
             x=self.x[index],
             places=self.places[rows],
             weight=self.weight[rows],
@@ -90,9 +94,11 @@ class CalibrationSample(SavedPart):
 
     def concat(self, other: Self) -> Self:
         """Return the sample of the rows of both."""
+        mine, theirs = self.fold_hashes, other.fold_hashes
         both = replace(
             self,
             hashes=torch.cat([self.hashes, other.hashes]),
+            fold_hashes=None if mine is None or theirs is None else torch.cat([mine, theirs]),
             x=torch.cat([self.x, other.x]),
             places=np.concatenate([self.places, other.places]),
             weight=np.concatenate([self.weight, other.weight]),
@@ -150,7 +156,8 @@ class Calibrator:
         assert sample is not None
         unseen = sample.outputs
         if unseen is None:
-            unseen = self._readout.left_out(sample.x, sample.hashes)
+            hashes = sample.hashes if sample.fold_hashes is None else sample.fold_hashes
+            unseen = self._readout.left_out(sample.x, hashes)
         outputs = self._readout.of_inputs(sample.x) if unseen is None else unseen
         known = np.isfinite(outputs).all(1)
         places, weight = sample.places[known], sample.weight[known]

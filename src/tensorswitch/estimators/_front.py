@@ -38,12 +38,16 @@ BLOCK = 1 << 26  # numbers of effective weights held at a time
 
 @dataclass(frozen=True)
 class NewRows:
-    """Validated rows as given, with targets, weights, hashes and, of labels, places of classes."""
+    """Validated rows as given, with targets, weights, hashes and, of labels, places of classes.
+
+    Rows belong to folds by ``fold_hashes``.
+    """
 
     X: Matrix
     targets: np.ndarray
     weight: Tensor | None
     hashes: Tensor
+    fold_hashes: Tensor
     places: np.ndarray | None = None
 
     def __len__(self) -> int:
@@ -369,4 +373,5 @@ def _lowest_rows(rows: NewRows, count: int) -> NewRows:
     kept = torch.unique(hashes[used])[:count]
     some = (used & torch.isin(hashes, kept)).nonzero().flatten()
     weight = None if rows.weight is None else rows.weight[some]
-    return NewRows(rows.X[some.numpy()], rows.targets[some.numpy()], weight, hashes[some])
+    x, targets = rows.X[some.numpy()], rows.targets[some.numpy()]
+    return NewRows(x, targets, weight, hashes[some], rows.fold_hashes[some])

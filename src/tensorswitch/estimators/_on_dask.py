@@ -45,7 +45,8 @@ def fit_on_dask(model: Model, X: Any, y: Any, *, split_every: int = 4) -> Model:
     from dask.delayed import delayed
 
     X, y = map(_as_array, (X, y))
-    chunks = list(chunks_of({"X": X, "y": y}))
+    parts = zip(chunks_of({"X": X, "y": y}), X.chunks[0], strict=True)
+    chunks = [part for part, rows in parts if rows]  # filtering leaves empty ones
     if not model.__sklearn_is_fitted__():
         labels = delayed(np.unique)(y) if is_classifier(model) else None
         first, labels = compute(chunks[0], labels)

@@ -31,7 +31,7 @@ from tensorswitch.linear._penalty import Alpha, penalties
 from tensorswitch.linear._problem import Problem
 from tensorswitch.linear._rows import fold_of_hashes
 from tensorswitch.linear._solve import Folds, choose_folds, solve_problem
-from tensorswitch.linear._streaming import are_single, left_out_readouts
+from tensorswitch.linear._streaming import left_out_readouts
 from tensorswitch.persistence import SavedPart, saved_as
 from tensorswitch.preprocessing import column_moments
 
@@ -176,7 +176,8 @@ class Readout:
     ) -> tuple[Readout, np.ndarray | None]:
         """Fit rows whose inputs are held at once, with the solver of least work."""
         x, t = _inputs(front, rows.X, settings), units.scaled(rows.targets, front.dtype)
-        problem = Problem.checked(x, t, front.representation, rows.weight, hashes=rows.hashes)
+        hashes = {"hashes": rows.hashes, "fold_hashes": rows.fold_hashes}
+        problem = Problem.checked(x, t, front.representation, rows.weight, **hashes)
         with progress_bar(settings.name, settings.verbose) as bar:
             solved = solve_problem(
                 problem,
@@ -211,7 +212,7 @@ class Readout:
             for j, x in enumerate(front.variants(rows.X[part])):
                 if i == j == 0 and settings.fit_intercept:
                     centre = x.mean(0)
-                stored.append((x - centre).float(), t.float(), s, rows.hashes[part])
+                stored.append((x - centre).float(), t.float(), s, rows.fold_hashes[part])
             bar(len(t), note="features")
         solution, left_out = stored.solve(
             settings.alpha,
@@ -270,18 +271,19 @@ class Readout:
         self, sums: Sums, rows: NewRows, sign: int, *, forget: bool = True, bar: Bar | None = None
     ) -> None:
         """Add rows to sums or remove them, chunk by chunk; earlier rows are forgotten once."""
+        folds = fold_of_hashes(rows.fold_hashes, sums.folds)
         for part in self.front.chunks(len(rows)):
             t = self.units.scaled(rows.targets[part], self.front.dtype)
-            s, hashes = None if rows.weight is None else rows.weight[part], rows.hashes[part]
+            s = None if rows.weight is None else rows.weight[part]
             if isinstance(self.front.representation, Columns):
                 variants = self.front.variants(rows.X[part])
             else:
                 variants = iter([_inputs(self.front, rows.X[part], self.settings)])
             for x in variants:
                 if sign > 0:
-                    sums.update(x, t, s, hashes=hashes, forget=forget)
+                    sums.update(x, t, s, folds[part], forget=forget)
                 else:
-                    sums.remove(x, t, s, hashes=hashes)
+                    sums.remove(x, t, s, folds[part])
                 forget = False
             if bar is not None:
                 bar(len(t), note="sums")
@@ -363,8 +365,6 @@ class Readout:
         if sums.folds == 1:
             log.warning(TOO_CONFIDENT, "the sums of folds do not fit into memory")
             return None
-        if are_single(sums.moments()):  # which leave hardly a trace in the readout
-            return self.of_inputs(x)
         judged = range(1) if sums.held_out else range(sums.folds)  # of which sums are known
         intercept = self.settings.fit_intercept
         try:
@@ -393,7 +393,7 @@ class Readout:
             state["sums"] = self.sums
             if self.problem is not None:
                 p = self.problem
-                state["rows"] = [p.rows.x, p.targets, p.sample_weight, p.hashes]
+                state["rows"] = [p.rows.x, p.targets, p.sample_weight, p.hashes, p.fold_hashes]
         return state
 
     @classmethod
@@ -401,8 +401,9 @@ class Readout:
         """Return the readout of a state."""
         front, problem = state["front"], None
         if "rows" in state:
-            x, targets, weight, hashes = state["rows"]
-            problem = Problem.checked(x, targets, front.representation, weight, hashes=hashes)
+            x, targets, weight, *hashes = state["rows"]
+            kinds = dict(zip(("hashes", "fold_hashes"), hashes, strict=False))
+            problem = Problem.checked(x, targets, front.representation, weight, **kinds)
         return cls(
             front,
             state["units"],

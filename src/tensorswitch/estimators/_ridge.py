@@ -19,9 +19,10 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import unique_labels
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
-from torch import distributed, nn
+from torch import Tensor, distributed, nn
 
 from tensorswitch._checks import from_numpy
+from tensorswitch._memory import dense_rows
 from tensorswitch.estimators._base import (
     ClassWeight,
     Matrix,
@@ -48,7 +49,7 @@ from tensorswitch.estimators._validation import (
 )
 from tensorswitch.explain import Explanation
 from tensorswitch.linear import Solution
-from tensorswitch.linear._rows import row_hashes
+from tensorswitch.linear._rows import fold_hashes, row_hashes
 from tensorswitch.nn import to_onnx
 from tensorswitch.preprocessing import dense_blocks
 
@@ -104,6 +105,11 @@ class RidgeEstimator(SavedEstimator):
             single = self._readout.front.dtype == torch.float32
             options["dtype"] = np.float32 if single else np.float64
         return check_training_rows(self, X, y, **options)
+
+    def _seen(self) -> int:
+        """Return how many rows the sums have, if there are any."""
+        readout = getattr(self, "_readout", None)
+        return 0 if readout is None or readout.sums is None else int(readout.sums.rows)
 
     def _outputs(self, X: MatrixLike) -> np.ndarray:
         check_is_fitted(self)
@@ -402,7 +408,7 @@ class RidgeClassifier(ClassifierMixin, RidgeEstimator):  # type: ignore[misc]
         if factors is not None:
             weight = (1.0 if weight is None else weight) * factors[places]
             weight = weight.astype(np.float32 if X.dtype == np.float32 else np.float64)
-        return _new_rows(X, targets, weight, places)
+        return _new_rows(X, targets, weight, places, self._seen())
 
     def _factors(self, places: np.ndarray, weight: Weights, whole: bool) -> np.ndarray | None:
         """Return the factor of each class; in chunks, the numbers of their rows are not known."""
@@ -585,7 +591,8 @@ class RidgeRegressor(MultiOutputMixin, RegressorMixin, RidgeEstimator):  # type:
             raise ValueError(
                 f"y has {y.ndim} axes, but the first chunk had {1 if self._flat else 2}"
             )
-        return _new_rows(X, np.ascontiguousarray(y.reshape(len(y), -1), np.float64), weight)
+        targets = np.ascontiguousarray(y.reshape(len(y), -1), np.float64)
+        return _new_rows(X, targets, weight, None, self._seen())
 
     def _units(self, rows: NewRows) -> TargetUnits:
         if not self._settings().fit_intercept:
@@ -631,9 +638,15 @@ def _weights(X: Matrix, sample_weight: ArrayLike | None) -> Weights:
 
 
 def _new_rows(
-    X: Matrix, targets: np.ndarray, weight: Weights, places: np.ndarray | None = None
+    X: Matrix, targets: np.ndarray, weight: Weights, places: np.ndarray | None, seen: int
 ) -> NewRows:
-    """Return rows with a hash of each, as it was given."""
+    """Return rows with hashes of each as it was given; ``seen`` is the number of earlier rows."""
     parts = (from_numpy(np.ascontiguousarray(rows)) for _, rows in dense_blocks(X))
     hashes = torch.cat([row_hashes(rows) for rows in parts])
-    return NewRows(X, targets, None if weight is None else from_numpy(weight), hashes, places)
+    s = None if weight is None else from_numpy(weight)
+
+    def values(rows: Tensor) -> Tensor:
+        return from_numpy(dense_rows(X[rows.numpy()]).reshape(len(rows), -1))
+
+    keys = from_numpy(targets if places is None else places[:, None])
+    return NewRows(X, targets, s, hashes, fold_hashes(values, hashes, keys, s, seen), places)

@@ -28,6 +28,10 @@ def check_training_rows(
 ) -> tuple[Matrix, np.ndarray]:
     """Return rows with labels, or with one or several targets if the estimator is a regressor."""
     numbers = not is_classifier(estimator)
+    if numbers and (words := [v for v in np.asarray(y).ravel()[:1000] if isinstance(v, str)]):
+        classifier = type(estimator).__name__.replace("Regressor", "Classifier")
+        what = f"y holds text such as {str(words[0])!r}, but a regressor predicts numbers"
+        raise ValueError(f"{what}; use {classifier} for classes")
     found = _checked(estimator, X, y, multi_output=numbers, y_numeric=numbers, **options)
     if not numbers:
         check_classification_targets(found[1])
@@ -43,7 +47,10 @@ def _checked(
     try:
         found = validate_data(estimator, X, *y, **given)
     except ValueError as error:
-        if "could not convert string" not in str(error):
+        text = str(error)
+        if "contains NaN" in text and "Input X" in text:
+            raise ValueError(_hint(estimator, "Input X contains NaN")) from error
+        if "could not convert string" not in text:
             raise
         raise ValueError(_hint(estimator, f"X holds text ({error})")) from error
     return found if y else (found,)

@@ -30,7 +30,9 @@ log = logging.getLogger("tensorswitch.kernel_ridge")
 
 BLOCK = 2048  # rows of B made at a time
 DIVERGED = 10.0  # residual, relative to the targets, that only rounding errors can cause
-JITTERS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of the scale, one after another
+# Of the scale, one after another. The mean of the kernel comes from tiles in float32, and rounding
+# can make the matrix of thousands of sampled rows indefinite by a hundredth and more.
+JITTERS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 3e-2, 1e-1)
 
 
 @dataclass(frozen=True)
@@ -139,8 +141,8 @@ def solve_large(
     """Return α, b and λ for the kernel and the penalty of a candidate."""
     try:
         return _solve(z, targets, c, weight, options)
-    except _DivergedError:
-        log.info("λ is too small for tiles in float32; starting again in float64")
+    except (_DivergedError, SingularError):
+        log.info("tiles in float32 are too coarse; starting again in float64")
     # Outside of the clause: tiles and preconditioner, most of the memory, are free by now.
     coef, intercept, penalty = _solve(z.double(), targets, c, weight, options)
     return coef.to(z), intercept.to(z), penalty

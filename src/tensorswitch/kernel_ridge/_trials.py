@@ -45,7 +45,7 @@ class SearchRows:
         """Merge identical rows, all of which have positive weights."""
         rows, t = torch.from_numpy(x), torch.from_numpy(targets)
         s = None if weight is None else torch.from_numpy(weight)
-        found = distinct_rows(row_hashes(rows), t, s, seed)
+        found = distinct_rows(rows, row_hashes(rows), t, s, seed)
         return cls(
             x[found.first.numpy()],
             found.targets,

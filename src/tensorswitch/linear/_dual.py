@@ -115,7 +115,9 @@ class _DualSystem:
     def __init__(self, problem: Problem, fit_intercept: bool) -> None:
         self.fit_intercept, self.like = fit_intercept, problem.targets
         self.representation = problem.representation
-        merged = distinct_rows(problem.hashes, problem.targets, problem.sample_weight)
+        merged = distinct_rows(
+            problem.rows.x, problem.hashes, problem.targets, problem.sample_weight
+        )
         self.targets, self.weight = merged.targets, merged.weight
         self.place, self.observations = merged.place, merged.observations
         check_some_rows(float(self.weight.sum()))

@@ -21,7 +21,7 @@ from tensorswitch.linear._preconditioners import SETTINGS as SAMPLES
 from tensorswitch.linear._preconditioners import SampledRows, kronecker_inverse
 from tensorswitch.linear._problem import Gates, Problem, Solution, check_some_rows
 from tensorswitch.linear._ranks import Ranks
-from tensorswitch.linear._rows import fold_of_observations
+from tensorswitch.linear._rows import fold_of_hashes
 from tensorswitch.linear._streaming import FOLDS, judged_folds
 from tensorswitch.switches import Switch
 
@@ -327,7 +327,7 @@ class _System:
         self, values: Sequence[float], tol: float
     ) -> tuple[float, tuple[tuple[float, float], ...], Tensor | None, Tensor]:
         """Choose λ by its error on folds left out; also return path, start and outputs for them."""
-        folds = fold_of_observations(self.problem, FOLDS)
+        folds = fold_of_hashes(self.problem.fold_hashes, FOLDS)
         left = torch.nn.functional.one_hot(folds, FOLDS).to(self.like)
         left = left[:, list(judged_folds(FOLDS, self.effective))]
         counts = self.ranks.total(self.weights.double() @ left.double())

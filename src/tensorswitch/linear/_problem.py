@@ -14,6 +14,7 @@ from torch import Tensor
 from tensorswitch._checks import check_dtype_device, check_shape
 from tensorswitch.linear._copies import Copies, check_wide
 from tensorswitch.linear._representation import Representation, RowsOf
+from tensorswitch.linear._rows import fold_hashes
 from tensorswitch.persistence import saved_as
 from tensorswitch.switches import Routes, Switch
 
@@ -35,6 +36,7 @@ class Problem:
     targets: Tensor
     sample_weight: Tensor | None = None
     given_hashes: Tensor | None = None
+    given_folds: Tensor | None = None
 
     @classmethod
     @torch.no_grad()
@@ -46,6 +48,7 @@ class Problem:
         sample_weight: Tensor | None = None,
         switch: Switch | str = "relu",
         hashes: Tensor | None = None,
+        fold_hashes: Tensor | None = None,
         routes: Tensor | Routes | None = None,
         out: int | None = None,
     ) -> Self:
@@ -71,7 +74,7 @@ class Problem:
         if sample_weight is not None:
             sample_weight = check_sample_weight(sample_weight, rows.x)
         targets = targets.detach()
-        problem = cls(representation, rows, targets, sample_weight, hashes)
+        problem = cls(representation, rows, targets, sample_weight, hashes, fold_hashes)
         _check_sums(problem)
         return problem
 
@@ -81,6 +84,13 @@ class Problem:
         if self.given_hashes is not None:
             return self.given_hashes
         return self.representation.hashes(self.rows)
+
+    @cached_property
+    def fold_hashes(self) -> Tensor:
+        """Hashes by which rows belong to folds."""
+        if self.given_folds is not None:
+            return self.given_folds
+        return fold_hashes(lambda i: self.rows[i].x, self.hashes, self.targets, self.sample_weight)
 
     @cached_property
     def input_energies(self) -> Tensor:
@@ -98,7 +108,14 @@ class Problem:
     def __getitem__(self, index: slice | Tensor) -> Self:
         weight = None if self.sample_weight is None else self.sample_weight[index]
         rows, targets = self.rows[index], self.targets[index]
-        return replace(self, rows=rows, targets=targets, sample_weight=weight, given_hashes=None)
+        return replace(
+            self,
+            rows=rows,
+            targets=targets,
+            sample_weight=weight,
+            given_hashes=None,
+            given_folds=None,
+        )
 
     def weights(self) -> Tensor:
         """Return the weights, which are 1 by default."""

@@ -8,19 +8,22 @@ fold, and a weight of two equals a repeated row.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 from tensorswitch._checks import check_positive
 
-if TYPE_CHECKING:
-    from tensorswitch.linear._problem import Problem
+Values: TypeAlias = Callable[[Tensor], Tensor]  # of the columns of some rows
 
 WORD = 1 << 64
 HASHED_BYTES = 1 << 24  # of rows at a time
+SORTED = 8  # columns of targets by which rows with the same inputs are sorted
 
 
 def row_hashes(x: Tensor) -> Tensor:
@@ -72,11 +75,6 @@ def fold_of_hashes(hashes: Tensor, folds: int) -> Tensor:
     return _shift(hashes, 33) % folds
 
 
-def bucket_of_hashes(hashes: Tensor, buckets: int) -> Tensor:
-    """Return a bucket for each hash, by other bits than those of folds."""
-    return (hashes & ((1 << 31) - 1)) % buckets
-
-
 class Observations(NamedTuple):
     """What leave-one-out leaves out at a time: rows alike in inputs and targets, or each of them.
 
@@ -103,75 +101,172 @@ class DistinctRows(NamedTuple):
     weight: Tensor  # sums, in float64
     place: Tensor  # the observation of each row, or −1 for rows of weight zero
     observations: Observations
-    single: bool  # whether identical rows are left out one by one
 
 
 def distinct_rows(
-    hashes: Tensor, targets: Tensor, sample_weight: Tensor | None, seed: int | None = None
+    x: Tensor, hashes: Tensor, targets: Tensor, weight: Tensor | None, seed: int | None = None
 ) -> DistinctRows:
     """Merge identical rows: the mean of their targets, the sum of their weights.
 
-    This leaves the solution unchanged. The order is that of the first rows, or with a seed that of
+    This leaves the solution unchanged. Rows of equal hashes are identical; the values ``x`` show
+    whether they are copies. The order is that of the first rows, or with a seed that of
     :func:`shuffled`.
     """
     ones = torch.ones(len(hashes), dtype=torch.float64, device=hashes.device)
-    weight = ones if sample_weight is None else sample_weight.double()
+    weight = ones if weight is None else weight.double()
     used = (weight > 0).nonzero().flatten()
     s, t = weight[used], targets[used].double()
-    group, first = _groups(hashes[used])
-    pair, first_of_pair = _groups(pair_hashes(hashes, targets)[used])
-    order = first.argsort() if seed is None else shuffled(hashes[used][first], seed)
-    group = _inverse(order)[group]
-    sorting = group[first_of_pair].argsort(stable=True)
-    pair, row = _inverse(sorting)[pair], group[first_of_pair][sorting]
-
-    def total(values: Tensor, of: Tensor, count: int) -> Tensor:
-        return values.new_zeros(count, *values.shape[1:]).index_add_(0, of, values)
-
-    weights, count = total(s, group, len(first)), total(_counts(s), pair, len(row))
-    mean = total(t * s[:, None], group, len(first)) / weights[:, None]
-    alike = total(count, row, len(first)).square().sum() - count.sum()
-    alike_in_both = count.square().sum() - count.sum()
-    single = are_observations(float(count.sum()), len(row), float(alike), float(alike_in_both))
-    units, own = count if single else torch.ones_like(count), total(s, pair, len(row))
-    observations = Observations(
-        row, t[first_of_pair[sorting]] - mean[row], own, units, own / (units * weights[row])
-    )
+    groups = _Groups.of(hashes[used], row_hashes(targets[used]), s)
+    order = groups.first.argsort() if seed is None else shuffled(hashes[used][groups.first], seed)
+    rank = _inverse(order)
+    sorting = rank[groups.row_of_pair].argsort(stable=True)
+    row = rank[groups.row_of_pair][sorting]
+    weights = _total(s, rank[groups.row], len(order))
+    mean = _total(t * s[:, None], rank[groups.row], len(order)) / weights[:, None]
+    own, count = _total(s, groups.pair, len(row))[sorting], groups.counts[sorting]
+    single = groups.are_single(lambda rows: x[used[rows]])
+    units = count if single else torch.ones_like(count)
+    offset = t[groups.first_of_pair[sorting]] - mean[row]
+    observations = Observations(row, offset, own, units, own / (units * weights[row]))
     place = torch.full((len(hashes),), -1, device=hashes.device)
-    place[used] = pair
-    return DistinctRows(used[first[order]], mean, weights, place, observations, single)
+    place[used] = _inverse(sorting)[groups.pair]
+    return DistinctRows(used[groups.first[order]], mean, weights, place, observations)
 
 
-MANY = 10  # rows for each that differs, beyond which they are taken for observations
-DIFFERENT = 0.2  # share of pairs of rows with the same inputs that have other targets
+def fold_hashes(
+    values: Values, hashes: Tensor, targets: Tensor, weight: Tensor | None, seen: int = 0
+) -> Tensor:
+    """Return hashes by which rows belong to folds: those of the rows, where these are copies.
 
-
-def are_observations(rows: float, distinct: float, alike: float, alike_in_both: float) -> bool:
-    """Return whether rows alike in inputs and targets are observations, rather than copies of one.
-
-    They are where inputs have few values: if many rows stand for each that differs, or if other
-    targets are found with the same inputs. ``alike`` and ``alike_in_both`` are numbers of ordered
-    pairs of rows with the same inputs, and with the same targets as well.
+    Where targets differ for the same inputs, or identical rows are observations, the rows of a call
+    with the same inputs are spread over the folds in the order of their targets; copies stay
+    together. ``seen`` is the number of rows before.
     """
-    return rows >= MANY * distinct or alike - alike_in_both > DIFFERENT * alike
+    s = torch.ones(len(hashes), dtype=torch.float64) if weight is None else weight.double()
+    if not len(hashes):
+        return hashes
+    groups = _Groups.of(hashes, row_hashes(targets), s)
+    single = groups.are_single(values)
+    if not single and groups.differing < EVIDENCE.differing:
+        return hashes
+    order = s.argsort(stable=True)  # of rows that differ in nothing else
+    for column in reversed(targets[:, :SORTED].t().unbind()):
+        order = order[column[order].argsort(stable=True)]
+    order = order[groups.row[order].argsort(stable=True)]
+    new = torch.ones_like(order, dtype=torch.bool)
+    if not single:
+        new[1:] = groups.pair[order[1:]] != groups.pair[order[:-1]]
+    number = torch.empty_like(order)
+    number[order] = new.cumsum(0) - 1
+    first = torch.full_like(groups.first, len(order)).scatter_reduce_(0, groups.row, number, "amin")
+    return hashes + ((number - first[groups.row] + seen) << 33)  # the next fold for the next one
 
 
-def fold_of_observations(problem: Problem, folds: int) -> Tensor:
-    """Return the folds of rows in memory, over which observations of one row are spread."""
-    hashes = problem.hashes
-    if distinct_rows(hashes, problem.targets, problem.sample_weight).single:
-        pairs = pair_hashes(hashes, problem.targets)
-        order = pairs.argsort(stable=True)
-        _, sizes = torch.unique_consecutive(pairs[order], return_counts=True)
-        starts = torch.repeat_interleave(sizes.cumsum(0) - sizes, sizes)
-        number = _inverse(order) - starts[_inverse(order)]  # among those that are alike
-        hashes = _mix(pairs + 3 * number)
-    return fold_of_hashes(hashes, folds)
+@dataclass(frozen=True)
+class Evidence:
+    """What tells observations from copies, two kinds of identical rows with identical targets.
+
+    Where inputs have few values, rows repeat by themselves; leaving out all of them together would
+    say nothing of further ones. So many times (``far``) as many pairs of identical rows as
+    independent columns would have are still explained by few values, which are counted on a
+    ``sample``. Rows that differ in one column only share no values: there, and in any table, so
+    ``many`` rows for each that differs are no copies. Targets that differ by so much, relative to
+    chance, for the same inputs show that inputs repeat by themselves; identical targets do too,
+    then, if targets have few values.
+    """
+
+    far: float = 10.0
+    sample: int = 1_000
+    many: tuple[int, int] = (10, 50)
+    differing: float = 0.2
+    largest_count: float = 100.0
 
 
-def pair_hashes(hashes: Tensor, targets: Tensor) -> Tensor:
-    """Return hashes of rows together with their targets."""
-    return hashes + 3 * row_hashes(targets)  # odd, so that no bits are lost
+EVIDENCE = Evidence()
+
+
+class _Groups(NamedTuple):
+    """Rows in groups of identical inputs, and in pairs of identical inputs and targets."""
+
+    row: Tensor  # the group of each row
+    first: Tensor  # the first row of each group
+    pair: Tensor
+    first_of_pair: Tensor
+    row_of_pair: Tensor
+    counts: Tensor  # the number of rows in each pair, where weights may be counts
+    label: Tensor  # the target of each pair, as an integer
+
+    @classmethod
+    def of(cls, hashes: Tensor, labels: Tensor, weight: Tensor) -> _Groups:
+        """Group rows by hashes of inputs and of targets."""
+        row, first = _grouped(hashes)
+        pair, first_of_pair = _grouped(pair_hashes(hashes, labels))
+        _, label = torch.unique(labels[first_of_pair], return_inverse=True)
+        made = cls(row, first, pair, first_of_pair, row[first_of_pair], weight, label)
+        # Whole numbers are counts, unless they are large, as those of surveys: then only where
+        # each row is there once, as in a table of counts.
+        whole = bool((weight == weight.round()).all())
+        once = len(first_of_pair) == len(hashes) and made.few_targets
+        small = len(weight) and float(weight.max()) <= EVIDENCE.largest_count
+        units = weight if whole and (once or small) else torch.ones_like(weight)
+        return made._replace(counts=_total(units, pair, len(first_of_pair)))
+
+    @property
+    def few_targets(self) -> bool:
+        """Whether targets have few values, so that rows with other inputs share them."""
+        return len(self.label) > 0 and 2 * (int(self.label.max()) + 1) <= len(self.label)
+
+    def are_single(self, values: Values) -> bool:
+        """Return whether identical rows are observations, to be left out one by one."""
+        if not len(self.counts) or not bool((self.counts > 1).any()):
+            return False
+        if self.differing >= EVIDENCE.differing:
+            return self.few_targets
+        return self._few_values(values)
+
+    @property
+    def differing(self) -> float:
+        """How often targets differ for the same inputs, relative to chance."""
+        total = _total(self.counts, self.row_of_pair, len(self.first))
+        several = total > 1
+        if not bool(several.any()):
+            return 0.0
+        same = _total(self.counts * (self.counts - 1), self.row_of_pair, len(self.first))
+        each = 1 - (same / (total * (total - 1)).clamp(min=1))[several]
+        within = float((each * total[several]).sum() / total[several].sum())
+        of_label = _total(self.counts, self.label, int(self.label.max()) + 1)
+        rows = float(total.sum())
+        chance = 1 - float((of_label * (of_label - 1)).sum()) / (rows * (rows - 1))
+        return within / chance if chance > 0 else 0.0
+
+    def _few_values(self, values: Values) -> bool:
+        """Return whether few values of the columns explain that rows repeat."""
+        rows, distinct = len(self.row), len(self.first)
+        some, all_ = EVIDENCE.many
+        if rows >= all_ * distinct:
+            return True
+        step = max(1, distinct // EVIDENCE.sample)
+        sample = values(self.first[::step])
+        m, varying, shared = len(sample), 0, True
+        total = _total(self.counts, self.row_of_pair, distinct)
+        expected = math.log(float(total.sum()) ** 2)
+        for column in sample.t():
+            _, sizes = torch.unique(column, return_counts=True)
+            if len(sizes) > 1:
+                varying += 1
+                equal = float((sizes * (sizes - 1)).sum()) / (m * (m - 1))
+                shared &= equal > 0
+                expected += math.log(equal) if shared else 0.0
+                if varying > 1 and not shared:
+                    return False
+        if varying <= 1:
+            return rows >= some * distinct
+        return expected >= math.log(float((total * (total - 1)).sum()) / EVIDENCE.far)
+
+
+def pair_hashes(hashes: Tensor, labels: Tensor) -> Tensor:
+    """Return hashes of rows together with those of their targets."""
+    return hashes + 3 * labels  # odd, so that no bits are lost
 
 
 def shuffled(hashes: Tensor, seed: int) -> Tensor:
@@ -193,7 +288,7 @@ def _split_mix(j: int) -> int:
     return z ^ (z >> 31)
 
 
-def _groups(hashes: Tensor) -> tuple[Tensor, Tensor]:
+def _grouped(hashes: Tensor) -> tuple[Tensor, Tensor]:
     """Return the group of each row of equal hashes, and the place of the first of each group."""
     values, group = torch.unique(hashes, return_inverse=True)
     first = torch.full_like(values, len(hashes))
@@ -201,17 +296,16 @@ def _groups(hashes: Tensor) -> tuple[Tensor, Tensor]:
     return group, first.scatter_reduce_(0, group, places, "amin")
 
 
+def _total(values: Tensor, group: Tensor, count: int) -> Tensor:
+    """Return the sum of each group."""
+    return values.new_zeros(count, *values.shape[1:]).index_add_(0, group, values)
+
+
 def _inverse(order: Tensor) -> Tensor:
     """Return the inverse of a permutation."""
     result = torch.empty_like(order)
     result[order] = torch.arange(len(order), device=order.device)
     return result
-
-
-def _counts(weight: Tensor) -> Tensor:
-    """Return weights that are counts, which are whole numbers from 1, and ones for others."""
-    whole = bool((weight == weight.round()).all()) and bool((weight == 1).any())
-    return weight if whole else torch.ones_like(weight)
 
 
 def _signed(value: int) -> int:

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass
 
 import torch
@@ -35,10 +34,8 @@ from tensorswitch.linear._cholesky import CholeskyFactor, SingularError
 from tensorswitch.linear._penalty import Alpha, effective_rows, least_error, log, penalties
 from tensorswitch.linear._problem import Solution
 from tensorswitch.linear._representation import Packing
-from tensorswitch.linear._rows import are_observations
 
 FOLDS = 5
-BUCKETS = 1024  # of hashes, of which sizes of groups are estimated to a few percent
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ class Settings:
     features each λ is factorised; beyond, those within a factor ``reach`` of a middle come from
     ``steps`` steps of Lanczos' algorithm, to about 1e-4. Centred sums of squares below ``rounding``
     times the precision of the sums are taken for zero; below ``inexact``, errors are a percent or
-    more. Where rows are ``repeated`` so often on average, they may be observations.
+    more.
     """
 
     many_rows: int = 20_000
@@ -58,8 +55,6 @@ class Settings:
     steps: int = 14
     rounding: int = 64
     inexact: int = 1024
-    repeated: float = 2.0
-    probes: int = 8
 
 
 SETTINGS = Settings()
@@ -75,7 +70,6 @@ class Moments:
     target_sum: Tensor  # Σ s t, in float64
     target_energy: Tensor  # Σ s t², in float64
     counts: Tensor  # Σ s and Σ s², in float64
-    alike: Tensor  # Σ s of rows by buckets of hashes, of inputs and of inputs with targets
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the sums by name."""
@@ -107,15 +101,6 @@ class Moments:
     def squares(self) -> float:
         """``Σ s²``."""
         return float(self.counts[..., 1].sum())
-
-    def squared_sizes(self) -> Tensor:
-        """Estimate ``Σ (Σ s)²`` over groups of rows alike in inputs, and in targets as well.
-
-        Two groups share one of B buckets by chance: E Σ b² = Σ (Σ s)² (1 − 1/B) + (Σ s)² / B.
-        """
-        share = 1 / self.alike.shape[-1]
-        total = self.alike.sum(-1).square()
-        return (self.alike.square().sum(-1) - share * total) / (1 - share)
 
     @classmethod
     def sum(cls, parts: Sequence[Moments]) -> Moments:
@@ -239,12 +224,9 @@ def solve_moments(
             "one of several alpha is chosen by cross-validation, which needs the sums of folds; "
             "make them with folds=5, or give a single alpha"
         )
-    if are_single(folds):
-        errors = single_errors(system, values)
-    else:
-        rows = effective_rows(total.rows, total.squares)
-        judged = range(1) if first_only else judged_folds(len(folds), rows)
-        errors = fold_errors(folds, values, fit_intercept, judged)
+    rows = effective_rows(total.rows, total.squares)
+    judged = range(1) if first_only else judged_folds(len(folds), rows)
+    errors = fold_errors(folds, values, fit_intercept, judged)
     while True:
         best = least_error(values, errors)
         path = tuple((v, e) for v, e in zip(values, errors, strict=True) if math.isfinite(e))
@@ -256,47 +238,6 @@ def solve_moments(
                 raise
             log.info("alpha %.3g is too small for working precision and is skipped", best)
             values, errors = [values[i] for i in larger], [errors[i] for i in larger]
-
-
-def are_single(folds: Sequence[Moments]) -> bool:
-    """Return whether identical rows are observations, which folds would wrongly keep together."""
-    squares = sum(fold.squares for fold in folds)
-    of_inputs, of_both = torch.stack([f.squared_sizes() for f in folds]).sum(0).tolist()
-    if of_inputs < SETTINGS.repeated * squares:  # or no rows, or none that were counted
-        return False
-    rows = sum(fold.rows for fold in folds) ** 2
-    distinct = rows / max(of_both, squares)
-    return are_observations(rows / squares, distinct, of_inputs - squares, of_both - squares)
-
-
-def single_errors(system: System, values: Sequence[float]) -> list[float]:
-    """Estimate the mean squared error of each λ, largest first, on rows left out one by one.
-
-        Σ s ‖t − Wᵀz − c‖² / n / (1 − df / n)²,        df = tr C (C + λI)⁻¹
-
-    Every row has the mean leverage ``df / n``, which is small where many rows stand for each that
-    differs. The trace comes from ``probes`` vectors of random signs.
-    """
-    moments, out = system.moments, system.right.shape[1]
-    generator = torch.Generator("cpu").manual_seed(0)
-    shape = len(system.right), SETTINGS.probes
-    signs = 2.0 * torch.randint(2, shape, generator=generator, device="cpu") - 1
-    signs = signs.to(system.right)
-    if system.fit_intercept:
-        signs[system.constant] = 0
-    both = copy(system)
-    errors: list[float] = []
-    both.right = torch.cat([system.right, signs], dim=1)
-    rows = max(1.0, moments.rows**2 / moments.squares)
-    least = 100 * torch.finfo(signs.dtype).eps * float(moments.target_energy.sum())
-    for weights in readouts(both, values):
-        for w in weights.split(both.right.shape[1], dim=1):
-            value, fitted = values[len(errors)], w[:, :out]
-            error = float(moments.squared_error(fitted, system.intercept(fitted)).sum())
-            free = float((signs * (signs - value * w[:, out:])).double().sum()) / SETTINGS.probes
-            left = max(1 - (free + system.fit_intercept) / rows, 1 / rows)
-            errors.append(max(error, least) / moments.rows / left**2)
-    return errors + [math.inf] * (len(values) - len(errors))
 
 
 def judged_folds(folds: int, rows: float) -> range:
@@ -347,8 +288,8 @@ def _without_folds(
 ) -> Iterator[tuple[int, System]]:
     """Yield the normal equations without each of some folds, where there are other rows."""
     for k in judged:
-        others = [fold for j, fold in enumerate(folds) if j != k and fold.rows > 0]
-        if others:
+        others = [fold for j, fold in enumerate(folds) if j != k]
+        if sum(fold.rows for fold in others) > 0:
             yield k, System(Moments.sum(others), fit_intercept)
 
 

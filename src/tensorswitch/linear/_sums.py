@@ -18,8 +18,8 @@ from tensorswitch.linear._columns import Columns
 from tensorswitch.linear._penalty import Alpha
 from tensorswitch.linear._problem import Problem, Solution, check_some_rows
 from tensorswitch.linear._representation import Representation
-from tensorswitch.linear._rows import bucket_of_hashes, fold_of_hashes, pair_hashes
-from tensorswitch.linear._streaming import BUCKETS, Moments, solve_moments
+from tensorswitch.linear._rows import fold_of_hashes
+from tensorswitch.linear._streaming import Moments, solve_moments
 from tensorswitch.persistence import saved_as
 from tensorswitch.switches import Routes
 
@@ -116,7 +116,6 @@ class Sums:
             target_sum=zeros(out_features),
             target_energy=zeros(out_features),
             counts=zeros(2),
-            alike=zeros(2, BUCKETS if parts > 1 else 0),
         )
         self._torn = False
 
@@ -129,7 +128,6 @@ class Sums:
         fold: Tensor | None = None,
         *,
         routes: Tensor | Routes | None = None,
-        hashes: Tensor | None = None,
         forget: bool = True,
     ) -> Self:
         """Add rows and return the sums, which stay unchanged if the rows are invalid.
@@ -145,8 +143,6 @@ class Sums:
         routes : bool Tensor of shape (rows, units) or Routes, optional
             The gates, where the representation has no weights for them. Routes must copy at most
             one input row to each row of the targets.
-        hashes : Tensor of int64 of shape (rows,), optional
-            Rows of equal hashes count as identical. By default hashes of the rows.
         forget : bool, default=True
             Whether previous rows decay by ``forgetting``: not within rows that arrive together.
 
@@ -156,7 +152,7 @@ class Sums:
             If the rows have the wrong shape or type, are not finite, or make the sums overflow.
         """
         self._check_whole()
-        return self.add(self._problem(x, targets, sample_weight, routes, hashes), fold, forget)
+        return self.add(self._problem(x, targets, sample_weight, routes), fold, forget)
 
     @torch.no_grad()
     def add(self, problem: Problem, fold: Tensor | None = None, forget: bool = True) -> Self:
@@ -190,7 +186,6 @@ class Sums:
         fold: Tensor | None = None,
         *,
         routes: Tensor | Routes | None = None,
-        hashes: Tensor | None = None,
     ) -> Self:
         """Subtract rows as if they had never been added, and return the sums.
 
@@ -201,7 +196,7 @@ class Sums:
         ----------
         x, targets : Tensor of shape (rows, n_0) and (rows, out_features)
             The inputs and targets.
-        sample_weight, fold, routes, hashes : optional
+        sample_weight, fold, routes : optional
             What they were added with; see :meth:`update`.
 
         Raises
@@ -211,7 +206,7 @@ class Sums:
             than were added, or if previous rows have been forgotten in part.
         """
         self._check_whole()
-        problem, kept = self._problem(x, targets, sample_weight, routes, hashes), self._kept
+        problem, kept = self._problem(x, targets, sample_weight, routes), self._kept
         if self.forgetting < 1:
             raise ValueError(
                 f"rows cannot be removed with forgetting={self.forgetting}: their present weight "
@@ -220,19 +215,22 @@ class Sums:
         places, s = self._places(problem, fold), problem.weights().double()
         removed = torch.zeros_like(kept.counts)
         removed.index_add_(0, places, torch.stack([s, s.square()], 1))
-        # Sums cannot tell which rows they have, but no part of them may become negative.
+        # Sums cannot tell which rows they have, but their energies may not become negative.
         tolerance = 1e-9 * kept.counts.clamp(min=1)
+        more = (removed - kept.counts).sum(0) > tolerance.sum(0)
         too_large = problem.target_energies > self.target_energy * (1 + 1e-6) + 1e-9
-        if ((removed - kept.counts) > tolerance).any() or too_large.any():
+        if more.any() or too_large.any() or self._lacks(problem.input_energies):
             raise ValueError(
                 f"{len(s)} rows cannot be removed from {self.rows:g}: at least one of them "
                 "was not added with these values, targets and weights"
             )
         self._torn = True
         self._accumulate(problem, places, -1)
-        empty = kept.counts[:, 0] <= tolerance[:, 0]
-        for total in kept.tensors().values():  # what is left of an empty fold is rounding error
-            total[empty] = 0
+        # What is left of an empty fold is rounding error. Observations of one row may have been
+        # numbered in another way when they were added, and a fold has then lost more than it had.
+        empty = kept.counts[:, 0].abs() <= tolerance[:, 0]
+        for total in kept.tensors().values():
+            total[empty & (removed[:, 0] > 0)] = 0
         self._torn = False
         return self
 
@@ -384,7 +382,6 @@ class Sums:
         Sums.__init__(
             result, state["representation"], out, dtype=gram.dtype, device=gram.device, **kept
         )
-        parts.setdefault("alike", result._kept.alike)
         for name, mine in result._kept.tensors().items():
             theirs = parts[name]
             if (theirs.shape, theirs.dtype) != (mine.shape, mine.dtype):
@@ -458,13 +455,10 @@ class Sums:
         targets: Tensor,
         sample_weight: Tensor | None,
         routes: Tensor | Routes | None,
-        hashes: Tensor | None,
     ) -> Problem:
         """Return validated rows with their gates."""
         representation, out = self.representation, self.out_features
-        problem = Problem.checked(
-            x, targets, representation, sample_weight, hashes=hashes, routes=routes, out=out
-        )
+        problem = Problem.checked(x, targets, representation, sample_weight, routes=routes, out=out)
         if x.device != self.device:
             raise ValueError(f"x is on {x.device}, but the sums are on {self.device}")
         if self.representation.dtype is None and x.dtype != self.dtype:
@@ -477,7 +471,7 @@ class Sums:
         if len(self._kept.gram) == 1:
             return torch.zeros(count, dtype=torch.int64, device=self.device)
         if fold is None:
-            fold = fold_of_hashes(problem.hashes, self.folds)
+            fold = fold_of_hashes(problem.fold_hashes, self.folds)
         if not isinstance(fold, Tensor) or fold.is_floating_point():
             kind = f"{fold.dtype}" if isinstance(fold, Tensor) else type(fold).__name__
             raise TypeError(f"fold must be a tensor of integers, got {kind}")
@@ -489,14 +483,6 @@ class Sums:
     def _accumulate(self, problem: Problem, places: Tensor, sign: int) -> None:
         """Add rows, or subtract them, to the sums of their folds."""
         parts = len(self._kept.gram)
-        if parts > 1:
-            s = sign * problem.weights().double()
-            for which, hashes in enumerate(
-                (problem.hashes, pair_hashes(problem.hashes, problem.targets))
-            ):
-                self._kept.alike[:, which].index_put_(
-                    (places, bucket_of_hashes(hashes, BUCKETS)), s, accumulate=True
-                )
         for part in range(parts):
             rows = problem if parts == 1 else problem[(places == part).nonzero().flatten()]
             for start in range(0, len(rows), BLOCK_ROWS):
@@ -531,6 +517,12 @@ class Sums:
                     "x is so small that its squares, multiplied by the sample weights, underflow "
                     f"{self.dtype}; scale it up or use float64"
                 )
+
+    def _lacks(self, energies: Tensor) -> bool:
+        """Return whether inputs have more energy than the sums, where features are inputs."""
+        diagonal = self._diagonal()
+        same = isinstance(self.representation, Columns) and energies.shape == diagonal.shape
+        return same and bool((energies > diagonal * (1 + 1e-3) + 1e-9).any())
 
     def _check_whole(self) -> None:
         if self._torn:

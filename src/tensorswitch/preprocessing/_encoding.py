@@ -51,9 +51,9 @@ class EncodedColumn:
         filled = np.append(known, np.full(missing.sum() * (kind == "number"), fill))
         centre, scale = float(filled.mean()), float(filled.std())
         if not scale > 1e-10 * max(float(np.abs(filled).max()), 1e-300):
-            if kind == "date" or not gaps:
+            if not gaps:
                 return "is constant"
-            centre, scale = fill, 1.0
+            centre, scale, cycles = fill, 1.0, []
         return cls(name, kind, gaps, fill, centre, scale, tuple(cycles))
 
     @classmethod

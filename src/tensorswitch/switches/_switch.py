@@ -9,24 +9,44 @@ import torch
 from torch import Tensor
 
 from tensorswitch._checks import check_floating, check_positive, check_shape
+from tensorswitch.persistence import SavedPart, is_saveable
 from tensorswitch.switches._routes import Routes
 
 
-class Switch:
+class Switch(SavedPart):
     """Base class of the rules that decide from their scores which gates open.
 
-    A unit of the scalar network has ``pieces`` gates.
+    A unit of the scalar network has ``pieces`` gates. A rule of your own defines ``open``, and is a
+    dataclass with :func:`tensorswitch.persistence.saved_as` if models with it are to be saved.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import torch
+    >>> from tensorswitch.persistence import saved_as
+    >>> from tensorswitch.switches import Switch
+    >>> @saved_as("strongest")
+    ... @dataclass(frozen=True)
+    ... class Strongest(Switch):
+    ...     count: int = 2
+    ...
+    ...     def open(self, scores):
+    ...         least = scores.topk(self.count).values[:, -1:]
+    ...         return (scores >= least) & (scores > 0)
+    >>> Strongest(1)(torch.tensor([[1.0, 3.0, 2.0]])).gates
+    tensor([[False,  True, False]])
     """
 
     pieces: int = 1
 
     def open(self, scores: Tensor) -> Tensor:
         """Return which gates are open, for scores ``W x`` of shape (rows, gates)."""
-        raise NotImplementedError
+        what = "open(scores), which returns which gates are open, as a boolean tensor"
+        raise NotImplementedError(f"{type(self).__name__} does not define {what}")
 
     def units(self, scores: Tensor) -> Tensor:
         """Return the activities of the scalar network, (rows, gates / pieces), for scores."""
-        raise NotImplementedError
+        return (scores * self.open(scores)).unflatten(1, (-1, self.pieces)).sum(2)
 
     def check_gates(self, gates: int) -> None:
         """Raise unless this number of gates forms whole units of ``pieces``."""
@@ -129,13 +149,15 @@ def as_switch(switch: Switch | str) -> Switch:
     )
 
 
-def switch_name(switch: Switch) -> str:
-    """Return the name of a switch, the inverse of :func:`as_switch`."""
+def switch_name(switch: Switch) -> str | Switch:
+    """Return what files keep of a switch: its name, or one that is saved as a part."""
     if type(switch) is Maxout:
         return f"maxout:{switch.pieces}"
-    if type(switch) not in (ReLU, AllOpen):
+    if type(switch) in (ReLU, AllOpen):
+        return "relu" if type(switch) is ReLU else "none"
+    if not is_saveable(switch):
         raise TypeError(
             f"{type(switch).__name__} has no name, so what uses it cannot be saved; "
-            "only ReLU, Maxout and AllOpen can"
+            "give it one with tensorswitch.persistence.saved_as"
         )
-    return "relu" if type(switch) is ReLU else "none"
+    return switch
