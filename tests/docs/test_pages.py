@@ -65,9 +65,25 @@ def test_the_files_of_formulas_exist():
         )
 
 
+def programs(page):
+    """The programs of a page, but those that need a file of the reader's."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    found = re.findall(r"```python\n(.*?)```", text, re.S)
+    return [program for program in found if 'load("run")' not in program]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_programs_of_services_run(tmp_path, number):
+    stream, switch = programs("service.md")
+    (tmp_path / "program.py").write_text((stream, switch)[number], encoding="utf-8")
+    command = [sys.executable, "-W", "error", "program.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) > 0.9
+
+
 def test_the_first_steps_run(tmp_path):
-    text = (DOCS / "install.md").read_text(encoding="utf-8")
-    (program,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    (program,) = programs("install.md")
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
         cwd=tmp_path,

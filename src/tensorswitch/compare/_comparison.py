@@ -222,8 +222,12 @@ class Comparison:
     def run(self, watch: Watch | None = None, budget: float = math.inf) -> None:
         """Run what is not done, writing each record after each fold.
 
-        ``watch(name, done, total, note)`` is called before and after every fit. Learners that would
-        take longer than what is left of ``budget``, in seconds, are not run.
+        Parameters
+        ----------
+        watch : callable, optional
+            ``watch(name, done, total, note)`` is called before and after every fit.
+        budget : float, optional
+            Seconds. Learners that would take longer than what is left of it are not run.
         """
         start = time.monotonic()
         make_folder(self.folder / MODELS)

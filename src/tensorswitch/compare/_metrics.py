@@ -121,7 +121,7 @@ def number(value: float) -> str:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Predictions of rows, in their order.
+    """Predictions of rows, in their order; as an array or when iterated over, the labels.
 
     Parameters
     ----------
@@ -137,8 +137,6 @@ class Predictions:
         Bounds between which nine tenths of the targets lie.
     notes : tuple of str, default=()
         Columns that are missing or new, and cells that are not of the kind of their column.
-
-    Iterating over predictions, or turning them into an array, gives the labels.
 
     Examples
     --------

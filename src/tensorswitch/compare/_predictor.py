@@ -189,7 +189,17 @@ class Predictor(SavedPart):
     def choose_threshold(self, test: np.ndarray, truth: np.ndarray, goal: str) -> dict[str, Any]:
         """Choose from which probability the rarer of two classes is predicted.
 
-        Returns the measures of rows whose threshold was chosen on the other half of them.
+        Parameters
+        ----------
+        test, truth : ndarray
+            Inputs of rows that the model has not seen, and their classes.
+        goal : str
+            The metric to be large.
+
+        Returns
+        -------
+        dict
+            The measures of these rows, with thresholds that the other half of them has chosen.
         """
         found = self.predict(test, encoded=True)
         if found.probabilities is None:
