@@ -1,7 +1,7 @@
 """Draw figure 5: filters learned by backpropagation and by inverted backpropagation.
 
-Inverted backpropagation changes gates slowly, so much of their random initialisation remains. A
-third panel, which the paper does not have, shows the filters without it:
+The units are filters of the size of the image, which start small (``image_filters``). A third
+panel, which the paper does not have, shows what was learned without what remains of the start:
 ``w − w₀ (w · w₀) / ‖w₀‖²`` for every unit.
 """
 

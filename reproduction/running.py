@@ -91,8 +91,8 @@ def _network(
     device: str,
 ) -> Result:
     """Train and test a network."""
-    pixels = math.prod(split.preparation.mean.shape[1:])
-    network = build(experiment, split.train.shape[1:], classes, pixels)
+    size = math.prod(split.preparation.mean.shape[1:])
+    network = build(experiment, split.train.shape[1:], classes, size)
     sgd = {name: getattr(experiment, name) for name in SGD}
 
     def after(epoch: Epoch) -> None:

@@ -176,8 +176,14 @@ class Readout:
     ) -> tuple[Readout, np.ndarray | None]:
         """Fit rows whose inputs are held at once, with the solver of least work."""
         x, t = _inputs(front, rows.X, settings), units.scaled(rows.targets, front.dtype)
-        hashes = {"hashes": rows.hashes, "fold_hashes": rows.fold_hashes}
-        problem = Problem.checked(x, t, front.representation, rows.weight, **hashes)
+        problem = Problem.checked(
+            x,
+            t,
+            front.representation,
+            rows.weight,
+            hashes=rows.hashes,
+            fold_hashes=rows.fold_hashes,
+        )
         with progress_bar(settings.name, settings.verbose) as bar:
             solved = solve_problem(
                 problem,
