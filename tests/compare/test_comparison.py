@@ -231,7 +231,7 @@ def test_every_learner_has_a_label_a_line_and_good_parameters():
 def test_pictures_are_explained_with_maps(tmp_path):
     found = compare("digits", ["linear", "rr"], tmp_path, settings=QUICK, components=12)
     text = page(found)
-    for section in ("Error against time", "confuses", "be trusted?", "TS ridge looks at"):
+    for section in ("Error against time", "learners confuse", "be trusted?", "TS ridge looks at"):
         assert section in text
     assert text.count('<figure class="') == 6
     assert text.count("right is") == text.count('<figure class="wrong"') > 0

@@ -474,3 +474,24 @@ def test_deep_maxout_is_its_scalar_network_and_ibp_its_backpropagation():
     scalar(x).square().sum().backward()
     for w, layer in zip(network.gate_weights, (first, second), strict=True):
         assert_close(w.grad, layer.weight.grad)
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")  # of torch
+@pytest.mark.parametrize("kernel", [3, (2, 3), (4, 1)])
+@pytest.mark.parametrize("dilation", [1, 2, (1, 2)])
+@pytest.mark.parametrize("padding", ["same", "valid", 2])
+def test_patches_are_those_of_convolutions(kernel, dilation, padding):
+    x = torch.randn(2, 3, 9, 8)
+    hidden = nn.Conv2d(3, 6, kernel, padding=padding, dilation=dilation)
+    output = nn.Conv2d(6, 4, 1)
+    layer = SwitchedConv2d.from_relu(hidden, output)
+    assert_close(layer(x), output(hidden(x).relu()), rtol=1e-4, atol=1e-5)
+    given = {"padding": padding, "dilation": dilation}
+    assert SwitchedConv2d(3, 6, 4, kernel, **given)(x).shape == output(hidden(x)).shape
+
+
+def test_padding_that_keeps_the_size_needs_a_stride_of_one():
+    with pytest.raises(ValueError, match="padding='same' needs a stride of 1"):
+        SwitchedConv2d(3, 6, 4, 3, stride=2, padding="same")
+    with pytest.raises(ValueError, match="padding must be numbers, 'same' or 'valid', got 'full'"):
+        SwitchedConv2d(3, 6, 4, 3, padding="full")

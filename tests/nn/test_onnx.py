@@ -27,7 +27,7 @@ def run(path, x):
 
 def check(layer, shape, path):
     layer.train()
-    to_onnx(layer, path, torch.randn(2, *shape))
+    to_onnx(layer, torch.randn(2, *shape), path)
     assert layer.training
     for rows in (1, 7):
         x = torch.randn(rows, *shape)
@@ -50,5 +50,5 @@ def test_more_layers_run_in_onnx_runtime(name, tmp_path):
 def test_missing_packages_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ImportError, match="needs onnx and onnxscript: pip install 'tensorswitch"):
-        to_onnx(SwitchedLinear(2, 2, 2), tmp_path / "x.onnx", torch.randn(2, 2))
+        to_onnx(SwitchedLinear(2, 2, 2), torch.randn(2, 2), tmp_path / "x.onnx")
     assert not list(tmp_path.iterdir())

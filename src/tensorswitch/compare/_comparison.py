@@ -32,7 +32,7 @@ from tensorswitch.compare._learners import (
     estimated_seconds,
     innermost,
 )
-from tensorswitch.compare._metrics import METRICS, Metric, metric_name
+from tensorswitch.compare._metrics import METRICS, OF_THRESHOLDS, Metric, metric_name
 from tensorswitch.compare._predictor import can_save
 from tensorswitch.compare._problem import Parts, Problem, load_problem
 from tensorswitch.compare._splits import FOLDS, Split, divided, parsed
@@ -246,7 +246,6 @@ class Comparison:
 
     def _run(self, record: Record, tell: Watch, encoded: dict[int, Parts]) -> None:
         name, problem, about = record.learner, self.problem, self.about
-        given = about["settings"].get(name, {}), about["seed"]
         record.failure = None
         for fold in range(len(record.results), record.folds):
             split = self.splits[fold]
@@ -254,6 +253,7 @@ class Comparison:
                 if fold not in encoded:  # learners share what is encoded
                     encoded[fold] = problem.parts(*split, about["components"])
                 learner, parts = self.learners[name], encoded[fold]
+                given = about["settings"].get(name, {}), about["seed"], record.metric
                 predictor, result = fit_learner(name, learner, problem, split, parts, *given)
                 if fold == 0 and can_save(predictor.model):
                     predictor.save(self.model_path(record))
@@ -299,7 +299,8 @@ def compare(
     metric : str, optional
         What learners are ranked by: "error" (by default, and by log-loss where it is the same),
         "log-loss", "balanced-accuracy", "roc-auc", "average-precision" or "f1"; "r2" (by default),
-        "rmse" or "mae". Of two classes, F1 and the two before it are those of the rarer one.
+        "rmse" or "mae". Of two classes, F1 and the two before it are those of the rarer one; for F1
+        and balanced accuracy, each half of the test rows chooses the threshold of the other.
     split : str, optional
         How rows are divided: "random"; "time:COLUMN", where test rows are later than training rows;
         or "group:COLUMN", of which no value is among training and test rows at once, and which is
@@ -364,6 +365,8 @@ def compare(
     for part in (part for split in splits for part in split):
         digest.update(part.astype(np.int64).tobytes())  # the same on all systems
     same = {"data": problem.fingerprint, "splits": digest.hexdigest(), **about}
+    if ranked_by in OF_THRESHOLDS:
+        same["metric"] = ranked_by
     records = []
     for name, learner in chosen.items():
         model = build(learner, problem, len(splits[0][0]), given.get(name, {}), seed)

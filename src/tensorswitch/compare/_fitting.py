@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV, ShuffleSplit, StratifiedShuffl
 from tensorswitch._checks import check_positive, check_seed
 from tensorswitch._files import make_folder, only_one
 from tensorswitch.compare._learners import LEARNERS, Learner, build, innermost, named
-from tensorswitch.compare._metrics import metric_name
+from tensorswitch.compare._metrics import OF_THRESHOLDS, metric_name
 from tensorswitch.compare._predictor import Predictor, RawImages, can_save, load_predictor, measure
 from tensorswitch.compare._problem import Parts, Problem
 from tensorswitch.compare._splits import Split, once, parsed
@@ -49,9 +49,20 @@ def default_components(problem: Problem, components: int | None) -> int | None:
 
 
 def fit_learner(
-    name: str, learner: Learner, problem: Problem, split: Split, parts: Parts, given: Any, seed: int
+    name: str,
+    learner: Learner,
+    problem: Problem,
+    split: Split,
+    parts: Parts,
+    given: Any,
+    seed: int,
+    goal: str = "error",
 ) -> tuple[Predictor, Result]:
-    """Fit a learner to the training rows of a split, and measure it on the others."""
+    """Fit a learner to the training rows of a split, and measure it on the others.
+
+    With a goal of ``OF_THRESHOLDS`` and two classes, these choose from which probability the rarer
+    one is predicted.
+    """
     if learner.images:
         raw: Any = RawImages()
         x, test = (raw(problem.take(places)) for places in split)
@@ -75,7 +86,10 @@ def fit_learner(
         about |= {"row_shape": problem.rows.shape[1:], "row_type": str(problem.rows.dtype)}
     columns = problem.target_name, problem.id_name
     predictor = Predictor(model, parts.encoder, name, problem.class_names, *columns, **about)
-    metrics, predict_seconds, remark = measure(predictor, parts.test, problem.target[split[1]])
+    truth = problem.target[split[1]]
+    metrics, predict_seconds, remark = measure(predictor, parts.test, truth)
+    if goal in OF_THRESHOLDS and len(problem.class_names or ()) == 2:
+        metrics |= predictor.choose_threshold(parts.test, truth, goal)
     note = "; ".join(filter(None, [*notes, remark]))
     return predictor, Result(metrics, seconds, predict_seconds, note)
 
@@ -213,7 +227,7 @@ def train(
 
     def fit(split: Split) -> tuple[Predictor, Result]:
         parts = problem.parts(*split, components)
-        return fit_learner(name, known, problem, split, parts, given, seed)
+        return fit_learner(name, known, problem, split, parts, given, seed, goal)
 
     with ExitStack() as held:
         if folder is not None:
@@ -221,9 +235,6 @@ def train(
             held.enter_context(only_one(Path(folder)))
             _check_place(Path(folder) / MODEL, problem.target_name)
         predictor, result = fit(divided)
-        if goal in ("balanced-accuracy", "f1") and len(problem.class_names or ()) == 2:
-            test = problem.parts(*divided, components).test
-            result.metrics |= predictor.choose_threshold(test, problem.target[divided[1]], goal)
         if not holdout:
             every, first = np.arange(len(problem)), predictor
             predictor = fit((every, every[:1]))[0]  # measures of this fit are not used

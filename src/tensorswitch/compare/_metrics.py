@@ -45,6 +45,7 @@ NUMBERS = {
     "mae": Metric("mae", "MAE", more=False),
 }
 METRICS = SHARES | NUMBERS
+OF_THRESHOLDS = ("balanced-accuracy", "f1")  # for which a threshold is chosen
 
 
 def metric_name(name: str | None, task: str) -> str:

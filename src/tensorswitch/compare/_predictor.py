@@ -202,7 +202,7 @@ class Predictor(SavedPart):
             The measures of these rows, with thresholds that the other half of them has chosen.
         """
         found = self.predict(test, encoded=True)
-        if found.probabilities is None:
+        if found.probabilities is None or len(truth) < 2:
             return {}
         rare = int(np.bincount(truth, minlength=2).argmin())
         shares, half = found.probabilities[:, rare], np.arange(len(truth)) % 2 == 0
@@ -217,7 +217,7 @@ class Predictor(SavedPart):
                 )[measure]
                 for t in tried
             ]
-            place = int(np.nanargmax(scores))
+            place = int(np.nan_to_num(scores, nan=-1.0).argmax())
             return float((tried[place] + tried[max(0, place - 1)]) / 2)
 
         thresholds = np.where(half, best(~half), best(half))

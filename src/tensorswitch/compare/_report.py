@@ -7,8 +7,10 @@ import datetime
 import importlib.util
 import io
 import math
+import shlex
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -156,6 +158,7 @@ def write_report(comparison: Comparison, path: str | Path, command: str = "") ->
     environment = Environment(loader=files, autoescape=True, **rules)
     says = {"conclusion": conclusion, "how_measured": how_measured, "legend": legend}
     environment.globals.update(says, table=table, reason=reason)
+    environment.globals["steps"] = next_steps(comparison, command)
     draws = importlib.util.find_spec("matplotlib") is not None
     page = environment.get_template("comparison.html").render(
         comparison=comparison,
@@ -175,17 +178,52 @@ def _figures(comparison: Comparison) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     if not done:
         return figures
-    names, best = comparison.problem.class_names, done[0]
+    names = comparison.problem.class_names
     figures["times"] = for_both_schemes("error against seconds", draw_times, done, names is None)
     if names is not None and len(names) <= MOST_CLASSES:
-        counts = np.sum([r.metrics["confusion"] for r in best.results], axis=0)
-        image = for_both_schemes("confusion matrix", draw_confusion, counts, names)
-        figures["confusion"] = best.label, image
-    if sure := [r for r in done if all("reliability" in f.metrics for f in r.results)]:
-        bins = np.sum([r.metrics["reliability"] for r in sure[0].results], axis=0)
-        image = for_both_schemes("reliability curve", draw_reliability, bins)
-        figures["reliability"] = sure[0].label, image
+        figures["confusion"] = [
+            (r.label, for_both_schemes("confusion matrix", draw_confusion, _summed(r), names))
+            for r in shown(done)
+        ]
+    sure = [r for r in done if all("reliability" in f.metrics for f in r.results)]
+    if names is not None and sure:
+        figures["reliability"] = [
+            (
+                r.label,
+                for_both_schemes("reliability curve", draw_reliability, _summed(r, "reliability")),
+            )
+            for r in shown(sure)
+        ]
     return figures
+
+
+def shown(done: list[Record]) -> list[Record]:
+    """Return the two best learners, and the best of this library."""
+    learned = [r for r in done if not r.baseline]
+    own = next((r for r in learned if r.own), None)
+    first = (learned or done)[:2]
+    return first if own is None or own in first else [*first, own]
+
+
+def _summed(record: Record, measure: str = "confusion") -> np.ndarray:
+    """Return a measure added up over the folds."""
+    return np.sum([r.metrics[measure] for r in record.results], axis=0)
+
+
+def next_steps(comparison: Comparison, command: str) -> list[str]:
+    """Return commands that go on from a comparison with the best learner of this library."""
+    own = next((r for r in comparison.ranked if comparison.model_path(r).exists()), None)
+    words = shlex.split(command)
+    if own is None or words[:2] != ["tensorswitch", "compare"] or "--data" not in words:
+        return []
+    kept = ("--data", "--target", "--id", "--ignore", "--task", "--split", "--metric", "--test")
+    same = [w for pair in pairwise(words) if pair[0] in kept for w in pair]
+    train = ["tensorswitch", "train", *same, "--method", own.learner, "--out", "run"]
+    return [
+        shlex.join(train),
+        "tensorswitch evaluate run MORE_ROWS",
+        "tensorswitch predict run NEW_ROWS --out predictions.csv",
+    ]
 
 
 def _explained(comparison: Comparison) -> dict[str, Any] | None:

@@ -216,7 +216,7 @@ class TSMLP(SavedEstimator):
 
         Its input ``x`` has the shape (rows, n_features), in float32.
         """
-        to_onnx(self.to_torch(), path, torch.zeros(2, self.n_features_in_, device="cpu"))
+        to_onnx(self.to_torch(), torch.zeros(2, self.n_features_in_, device="cpu"), path)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_iter_")

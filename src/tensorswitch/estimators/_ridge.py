@@ -303,7 +303,8 @@ class RidgeEstimator(SavedEstimator):
         """
         network = self.to_torch()
         front = self._readout.front
-        to_onnx(network, path, torch.zeros(2, *front.input_shape, dtype=front.dtype, device="cpu"))
+        example = torch.zeros(2, *front.input_shape, dtype=front.dtype, device="cpu")
+        to_onnx(network, example, path)
 
     def without_rows(self, classes: ArrayLike | None = None) -> Self:
         """Return a model with the same features that has learned from no rows.

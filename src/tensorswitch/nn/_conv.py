@@ -23,7 +23,9 @@ class SwitchedConv2d(OneLayer):
         Number of channels of the input, of gates, and of channels of the output.
     kernel_size, stride, padding : int or tuple of (int, int), default=1 and 0 for the last two
         Height and width of a patch, distance between patches, and zeros added on each side of the
-        image.
+        image; ``padding="same"`` adds as many as the output needs to have the size of the input.
+    dilation : int or tuple of (int, int), default=1
+        Distance between the pixels of a patch.
     pool : int or tuple of (int, int), optional
         Window of the max pooling, which is also its stride. The winning patch is copied only if
         the switch opens the gate there. By default every patch is copied to its own position.
@@ -55,9 +57,10 @@ class SwitchedConv2d(OneLayer):
         out_channels: int,
         kernel_size: int | tuple[int, int],
         stride: int | tuple[int, int] = 1,
-        padding: int | tuple[int, int] = 0,
+        padding: int | tuple[int, int] | str = 0,
         bias: bool = True,
         *,
+        dilation: int | tuple[int, int] = 1,
         switch: Switch | str = "relu",
         pool: int | tuple[int, int] | None = None,
         learn_gates: str | None = None,
@@ -70,7 +73,14 @@ class SwitchedConv2d(OneLayer):
         check_positive(in_channels=in_channels, gates=gates, out_channels=out_channels)
         self.in_channels, self.out_channels = in_channels, out_channels
         self.kernel_size, self.stride = pair("kernel_size", kernel_size), pair("stride", stride)
-        self.padding = pair("padding", padding, least=0)
+        self.dilation = pair("dilation", dilation)
+        self.padding: tuple[int, int] | str
+        if isinstance(padding, str) and padding not in ("same", "valid"):
+            raise ValueError(f"padding must be numbers, 'same' or 'valid', got {padding!r}")
+        if padding == "same" and self.stride != (1, 1):
+            raise ValueError(f"padding='same' needs a stride of 1, got {self.stride}")
+        given = 0 if isinstance(padding, str) else padding
+        self.padding = "same" if padding == "same" else pair("padding", given, least=0)
         self.pool = None if pool is None else pair("pool", pool)
         settings, factory = (switch, learn_gates, gate_bias, dropout), (device, dtype)
         patch = (in_channels, *self.kernel_size)
@@ -89,14 +99,19 @@ class SwitchedConv2d(OneLayer):
 
     def _route(self, x: Tensor) -> tuple[Tensor, Tensor, Routes, tuple[int, int]]:
         """Return patches and their gate scores, a row each, their routes and the output size."""
-        sides = zip(x.shape[2:], self.padding, self.kernel_size, self.stride, strict=True)
-        height, width = ((n + 2 * p - k) // s + 1 for n, p, k, s in sides)
+        image, padding = tuple(x.shape[2:]), self.padding
+        spans = [d * (k - 1) for d, k in zip(self.dilation, self.kernel_size, strict=True)]
+        if isinstance(padding, str):  # the odd zero comes last, as in torch
+            (top, left), padding = ((span // 2 for span in spans), (0, 0))
+            x = F.pad(x, (left, spans[1] - left, top, spans[0] - top))
+        sides = zip(x.shape[2:], padding, spans, self.stride, strict=True)
+        height, width = ((n + 2 * p - span - 1) // s + 1 for n, p, span, s in sides)
         if height < 1 or width < 1:
             raise ValueError(
                 f"a {self.kernel_size} kernel with padding {self.padding} does not fit in "
-                f"an image of {tuple(x.shape[2:])}"
+                f"an image of {image}"
             )
-        patches = F.unfold(x, self.kernel_size, padding=self.padding, stride=self.stride)
+        patches = F.unfold(x, self.kernel_size, self.dilation, padding, self.stride)
         patches = patches.transpose(1, 2).reshape(-1, patches.shape[1])
         scores = self._scores(patches, self.gate_weight.flatten(1), self.gate_bias)
         if self.pool is None:
@@ -118,10 +133,10 @@ class SwitchedConv2d(OneLayer):
     ) -> Self:
         """Return the layer that computes ``output(max_pool2d(relu(hidden(x)), pool))``.
 
-        ``hidden`` has neither groups nor dilation, and ``output`` a 1×1 kernel. The layer has gate
+        ``hidden`` has no groups, and ``output`` has a 1×1 kernel. The layer has gate
         biases if ``hidden`` has a bias. ``dropout`` is that before ``output``. Weights are copied.
         """
-        check_convolution("hidden", hidden)
+        check_convolution("hidden", hidden, hidden=True)
         check_convolution("output", output)
         if output.kernel_size != (1, 1) or output.stride != (1, 1) or output.padding != (0, 0):
             raise ValueError(
@@ -136,14 +151,21 @@ class SwitchedConv2d(OneLayer):
             )
         sizes = hidden.in_channels, hidden.out_channels, output.out_channels
         window = hidden.kernel_size, hidden.stride, hidden.padding
-        settings = {"pool": pool, "learn_gates": learn_gates, "dropout": dropout}
+        settings = {
+            "dilation": hidden.dilation,
+            "pool": pool,
+            "learn_gates": learn_gates,
+            "dropout": dropout,
+        }
         return cls._from_relu(hidden, output, *sizes, *window, **settings)
 
 
-def check_convolution(name: str, layer: nn.Conv2d) -> None:
-    """Raise unless patches of this convolution are those of :class:`SwitchedConv2d`."""
-    for setting, wanted in (("groups", 1), ("dilation", (1, 1)), ("padding_mode", "zeros")):
+def check_convolution(name: str, layer: nn.Conv2d, hidden: bool = False) -> None:
+    """Raise unless a convolution can be that of the units, or the one above them."""
+    settings: list[tuple[str, object]] = [("groups", 1), ("padding_mode", "zeros")]
+    settings += [] if hidden else [("dilation", (1, 1))]
+    for setting, wanted in settings:
         if (value := getattr(layer, setting)) != wanted:
             raise ValueError(f"{name} has {setting}={value!r}; only {wanted!r} can be converted")
-    if isinstance(layer.padding, str):
+    if isinstance(layer.padding, str) and not hidden:
         raise ValueError(f"{name} has padding={layer.padding!r}; give the padding as a number")

@@ -267,7 +267,7 @@ def _linear(hidden: nn.Linear, output: nn.Linear, match: _Match, rank: int | Non
 def _convolution(
     hidden: nn.Conv2d, output: nn.Module | None, match: _Match, rank: int | None
 ) -> nn.Module:
-    check_convolution("it", hidden)
+    check_convolution("it", hidden, hidden=True)
     if isinstance(output, nn.Conv2d):
         check_convolution(str(match.output.target), output)
     elif not match.flat:

@@ -14,8 +14,8 @@ from tensorswitch._files import replacing
 from tensorswitch.nn._base import evaluating
 
 
-def to_onnx(module: nn.Module, path: str | Path, example: Tensor) -> None:
-    """Write a network as an ONNX file that takes any number of rows.
+def to_onnx(module: nn.Module, args: Tensor | tuple[Tensor], path: str | Path) -> None:
+    """Write a network as an ONNX file that takes any number of rows, as ``torch.onnx.export``.
 
     The switched linear map is written in plain operations, so that ONNX Runtime needs nothing
     else. They build the expanded tensor: memory grows with rows × gates × the smaller of inputs
@@ -25,7 +25,7 @@ def to_onnx(module: nn.Module, path: str | Path, example: Tensor) -> None:
     ----------
     module, path : torch.nn.Module, and str or Path
         Network with one input and one output, and file to write, all of it or nothing.
-    example : Tensor of shape (rows, ...)
+    args : Tensor of shape (rows, ...), or a tuple of it
         Input whose first axis stands for any number of rows; at least two.
 
     Examples
@@ -33,7 +33,7 @@ def to_onnx(module: nn.Module, path: str | Path, example: Tensor) -> None:
     >>> import torch
     >>> from tensorswitch import SwitchedLinear
     >>> from tensorswitch.nn import to_onnx
-    >>> to_onnx(SwitchedLinear(4, 8, 2), "layer.onnx", torch.randn(2, 4))  # doctest: +SKIP
+    >>> to_onnx(SwitchedLinear(4, 8, 2), torch.randn(2, 4), "layer.onnx")  # doctest: +SKIP
     """
     missing = [p for p in ("onnx", "onnxscript") if importlib.util.find_spec(p) is None]
     if missing:
@@ -44,7 +44,7 @@ def to_onnx(module: nn.Module, path: str | Path, example: Tensor) -> None:
     with evaluating(module), torch.no_grad(), _silent():
         program = torch.onnx.export(
             module,
-            (example,),
+            args if isinstance(args, tuple) else (args,),
             dynamo=True,
             dynamic_shapes=({0: rows},),
             input_names=["x"],
