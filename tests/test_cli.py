@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tensorswitch.cli import app, main
+from tensorswitch.cli._app import wait_quietly
 
 COMMANDS = ["compare", "train", "predict", "evaluate", "data"]
 
@@ -195,3 +196,15 @@ def test_escape_codes_in_names_do_not_reach_the_terminal(folder):
     assert "\x1b" not in printed
     assert "\x07" not in printed
     assert r"\x1b[31mred" in printed
+
+
+@pytest.mark.parametrize(("content", "threads"), [("150000 100000", "2"), ("max 100000", None)])
+def test_threads_follow_the_share_of_a_container(tmp_path, monkeypatch, content, threads):
+    monkeypatch.setattr(os, "environ", {})
+    (tmp_path / "cpu.max").write_text(content)
+    wait_quietly(tmp_path / "cpu.max")
+    assert os.environ.get("OMP_NUM_THREADS") == threads
+    assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
+    os.environ["OMP_NUM_THREADS"] = "7"
+    wait_quietly(tmp_path / "cpu.max")
+    assert os.environ["OMP_NUM_THREADS"] == "7"

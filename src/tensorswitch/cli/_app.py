@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import version as installed
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -174,11 +175,18 @@ def _stop() -> NoReturn:
     os._exit(STOPPED)
 
 
-def wait_quietly() -> None:
-    """Let OpenMP's threads sleep while they wait: spinning slows down whoever shares the cores."""
+def wait_quietly(limits: Path = Path("/sys/fs/cgroup/cpu.max")) -> None:
+    """Let OpenMP's threads sleep while they wait, and start no more than a container may use.
+
+    Spinning slows down whoever shares the cores. OpenMP itself knows the cores that the process may
+    use, but not the share of their time that the file ``limits`` has.
+    """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
         os.environ.setdefault("KMP_BLOCKTIME", "0")
+    with suppress(OSError, ValueError):  # "max 100000" without a limit
+        quota, period = map(int, limits.read_text(encoding="ascii").split())
+        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, -(-quota // period))))
 
 
 def main() -> None:
