@@ -1,7 +1,7 @@
 """Argument checks whose errors name the argument, the axis and both sizes."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Integral, Real
 
 import numpy as np
@@ -15,15 +15,11 @@ TOO_LARGE = "numbers beyond 1e150 cannot be squared; divide them by a common fac
 def check_shape(name: str, tensor: Tensor, expected: Sequence[int | None], axes: str) -> None:
     """Raise unless ``tensor`` has the expected sizes, None for any, on ``axes`` "(rows, gates)"."""
     shape = tuple(tensor.shape)
-    if len(shape) == len(expected) and all(
-        want is None or want == size for want, size in zip(expected, shape, strict=True)
-    ):
-        return
     if len(shape) != len(expected):
         raise ValueError(f"{name} must have {len(expected)} axes {axes}, got shape {shape}")
-    names = axes.strip("()").rstrip(",").split(", ")
-    for axis, (axis_name, size, want) in enumerate(zip(names, shape, expected, strict=True)):
+    for axis, (size, want) in enumerate(zip(shape, expected, strict=True)):
         if want is not None and size != want:
+            axis_name = axes.strip("()").rstrip(",").split(", ")[axis]
             raise ValueError(
                 f"{name} has size {size} on axis {axis} ({axis_name}), expected {want}; "
                 f"its shape is {shape}, expected {axes}"
@@ -73,21 +69,20 @@ def check_positive(**sizes: int) -> None:
 
 def check_number(**numbers: float) -> None:
     """Raise unless each is a finite, non-negative number."""
-    _check_finite("of at least 0", lambda value: value >= 0, numbers)
+    for name, value in numbers.items():
+        if not _is_finite(value) or value < 0:
+            raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
 
 
 def check_above_zero(**numbers: float) -> None:
     """Raise unless each is a finite, positive number."""
-    _check_finite("above 0", lambda value: value > 0, numbers)
-
-
-def _check_finite(
-    allowed: str, holds: Callable[[float], bool], numbers: Mapping[str, float]
-) -> None:
     for name, value in numbers.items():
-        number = isinstance(value, Real) and not isinstance(value, bool)
-        if not (number and math.isfinite(value) and holds(value)):
-            raise ValueError(f"{name} must be a finite number {allowed}, got {value!r}")
+        if not _is_finite(value) or value <= 0:
+            raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
+
+
+def _is_finite(value: float) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def check_factor(**numbers: float) -> None:
