@@ -27,12 +27,9 @@ BYTE = 0.01  # of a level, by which fractions of 255 may differ from one
 @saved_as("image-features")
 @dataclass(frozen=True, eq=False)
 class ImageFeatures(Front):
-    """Patch features of images given as flat rows, centred and scaled.
+    """Patch features of images given as flat rows, ``z = (φ(x) − centre) · factor``.
 
-        z = (φ(x) − centre) · factor
-
-    ``pixels`` are what pixels were divided by and the largest of them, ``grid``, ``sizes`` and
-    ``flips`` the settings that were found.
+    ``pixels`` are what pixels were divided by, and the largest of them.
     """
 
     bank: PatchBank2d
