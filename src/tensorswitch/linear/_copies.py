@@ -47,10 +47,9 @@ class Copies(Representation):
 
     def __init__(self, gate_weights: Sequence[Tensor], switch: Switch | str = "relu") -> None:
         self.switch = as_switch(switch)
-        self.gate_weights = [
-            w.detach().clone(memory_format=torch.contiguous_format)
-            for w in check_gate_weights(gate_weights, self.switch)
-        ]
+        checked = check_gate_weights(gate_weights, self.switch)
+        kept = torch.contiguous_format
+        self.gate_weights = [w.detach().clone(memory_format=kept) for w in checked]
         self._set_sizes([len(w) for w in self.gate_weights], self.gate_weights[0].shape[1])
 
     @classmethod
