@@ -176,16 +176,10 @@ def cnn(
         found += [nn.Flatten(), _glorot(nn.Linear(flat, widths[0])), nn.ReLU()]
         return found + _layers(widths[0], out_features, kind, widths, ts, True)
 
-    description = {
-        "architecture": "cnn",
-        "in_channels": int(in_channels),
-        "size": [height, across],
-        "out_features": int(out_features),
-        "convolutions": repeats,
-        "channels": [int(n) for n in channels],
-        **_described(kind, widths, ts),
-        "ts_blocks": sorted(map(int, ts_blocks)),
-    }
+    images: State = {"in_channels": int(in_channels), "size": [height, across]}
+    blocks: State = {"convolutions": repeats, "channels": [int(n) for n in channels]}
+    description = {"architecture": "cnn", **images, "out_features": int(out_features), **blocks}
+    description |= {**_described(kind, widths, ts), "ts_blocks": sorted(map(int, ts_blocks))}
     return _network(layers, f"channels {tuple(channels)}, width {width}", description)
 
 

@@ -167,16 +167,10 @@ class Learner:
             self.optimizer = OPTIMIZERS[optimizer](trained, fused=fused, **rates)
         self.schedule = None if schedule is None else schedule(self.optimizer)
         self.generator = torch.Generator().manual_seed(int(seed))
-        self.epochs_done = 0
-        self.settings: State = {
-            "loss": loss,
-            "optimizer": optimizer,
-            **rates,
-            "batch_size": self.batch_size * self.ranks,  # of all processes together
-            "precision": precision,
-            "schedule": None if schedule is None else type(self.schedule).__name__,
-            "seed": int(seed),
-        }
+        self.epochs_done, together = 0, self.batch_size * self.ranks
+        steps: State = {"loss": loss, "optimizer": optimizer, **rates, "batch_size": together}
+        named = None if schedule is None else type(self.schedule).__name__
+        self.settings = {**steps, "precision": precision, "schedule": named, "seed": int(seed)}
 
     def options(self) -> State:
         """Return the present settings of the optimiser, as arguments for another learner."""
