@@ -20,19 +20,15 @@ def check_shape(name: str, tensor: Tensor, expected: Sequence[int | None], axes:
     for axis, (size, want) in enumerate(zip(shape, expected, strict=True)):
         if want is not None and size != want:
             axis_name = axes.strip("()").rstrip(",").split(", ")[axis]
-            raise ValueError(
-                f"{name} has size {size} on axis {axis} ({axis_name}), expected {want}; "
-                f"its shape is {shape}, expected {axes}"
-            )
+            what = f"expected {want}; its shape is {shape}, expected {axes}"
+            raise ValueError(f"{name} has size {size} on axis {axis} ({axis_name}), {what}")
 
 
 def check_floating(name: str, tensor: Tensor) -> None:
     """Raise unless ``tensor`` is a floating-point tensor."""
     if not isinstance(tensor, Tensor):
-        raise TypeError(
-            f"{name} must be a torch tensor, got {type(tensor).__name__}; "
-            "convert it with torch.as_tensor()"
-        )
+        what = f"got {type(tensor).__name__}; convert it with torch.as_tensor()"
+        raise TypeError(f"{name} must be a torch tensor, {what}")
     if not tensor.is_floating_point():
         raise TypeError(
             f"{name} must be a floating-point tensor, got {tensor.dtype}; convert it with .float()"
@@ -50,10 +46,8 @@ def check_dtype_device(name: str, tensor: Tensor, other_name: str, other: Tensor
     """Raise unless both tensors have the same device and, outside autocast, the same dtype."""
     check_floating(name, tensor)
     if tensor.device != other.device:
-        raise ValueError(
-            f"{name} is on {tensor.device} but {other_name} is on {other.device}; "
-            "move one with .to()"
-        )
+        what = f"{other_name} is on {other.device}; move one with .to()"
+        raise ValueError(f"{name} is on {tensor.device} but {what}")
     if tensor.dtype != other.dtype and autocast_dtype(tensor.device) is None:
         raise TypeError(
             f"{name} is {tensor.dtype} but {other_name} is {other.dtype}; convert one with .to()"

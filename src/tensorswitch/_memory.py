@@ -112,10 +112,8 @@ def check_memory(needed: float, what: str, advice: str = "") -> None:
     """Raise a readable error if so many bytes do not fit in memory."""
     available = available_memory()
     if needed > available:
-        raise MemoryError(
-            f"{what}, {needed / 2**30:.3g} GB, but {available / 2**30:.3g} GB of memory are "
-            f"available{advice}"
-        )
+        room = f"{available / 2**30:.3g} GB of memory are available{advice}"
+        raise MemoryError(f"{what}, {needed / 2**30:.3g} GB, but {room}")
 
 
 def memory_budget(memory_gb: float | None = None) -> float:

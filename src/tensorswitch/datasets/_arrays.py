@@ -88,10 +88,8 @@ def _labelled(path: Path, x: np.ndarray, y: np.ndarray, *test: np.ndarray) -> Da
     """Convert labels of any type to indices, and hold out a test set if there is none."""
     for labels in (y, *test[1:]):
         if labels.ndim == 2 and labels.shape[1] > 1:
-            raise DataError(
-                f"{path}: labels of shape {labels.shape} appear to be one-hot; "
-                "use one label per row, as given by y.argmax(1)"
-            )
+            what = "appear to be one-hot; use one label per row, as given by y.argmax(1)"
+            raise DataError(f"{path}: labels of shape {labels.shape} {what}")
     x = _as_rows(path, x)
     every = np.concatenate([_as_text(path, labels).reshape(-1) for labels in (y, *test[1:])])
     if len(x) != y.size:

@@ -208,17 +208,13 @@ class Dataset:
         if validation is None:
             validation = VALIDATION if rows >= 5 * VALIDATION else rows // 5
         if not 0 <= validation < rows:
-            raise ValueError(
-                "validation must be non-negative and less than the number of training images, "
-                f"{rows}; got {validation}"
-            )
+            what = f"less than the number of training images, {rows}; got {validation}"
+            raise ValueError(f"validation must be non-negative and {what}")
         order = np.arange(rows) if seed is None else np.random.default_rng(seed).permutation(rows)
         train, held = order[: rows - validation], order[rows - validation :]
         if components is not None and not flat:
-            raise ValueError(
-                "components and flat=False exclude each other: images projected on principal "
-                "components are rows of numbers"
-            )
+            what = "images projected on principal components are rows of numbers"
+            raise ValueError(f"components and flat=False exclude each other: {what}")
         scaled = self.encoder is None and self.train_images.dtype != np.uint8
         images, y = self.train_images, self.train_labels
         preparation = Preparation.fit(images[train], components, flat=flat, scaled=scaled)

@@ -136,10 +136,8 @@ def flat_rows(
         array = array.transpose(0, 2, 3, 1)
     found = (array.shape[1], array.shape[2], array.shape[3] if array.ndim == 4 else 1)
     if expected is not None and found != expected:
-        raise ValueError(
-            f"images have shape {found} (height, width, channels), but the model was fitted "
-            f"to images of {expected}"
-        )
+        what = f"(height, width, channels), but the model was fitted to images of {expected}"
+        raise ValueError(f"images have shape {found} {what}")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError("images contain NaN or infinity")
     if array.dtype not in (np.uint8, np.bool_):

@@ -283,10 +283,8 @@ class TSMLP(SavedEstimator):
         before, now = self._model.settings, self._fixed(columns)
         changed = [f"{k} was {before[k]!r} and is {now[k]!r}" for k in now if now[k] != before[k]]
         if changed:
-            raise ValueError(
-                f"warm_start continues with the same network, but {', '.join(changed)}; "
-                "set warm_start=False to start again"
-            )
+            what = f"{', '.join(changed)}; set warm_start=False to start again"
+            raise ValueError(f"warm_start continues with the same network, but {what}")
         for group in self._model.learner.optimizer.param_groups:
             group.update(lr=self._learning_rate(), weight_decay=self.alpha)
             if "momentum" in group:
@@ -303,10 +301,8 @@ class TSMLP(SavedEstimator):
             )
         if self.learn_gates is not None:
             if kind not in ("ts-lrc", "ts-ibp-lrc"):
-                raise ValueError(
-                    "learn_gates is for kinds 'ts-lrc' and 'ts-ibp-lrc'; "
-                    f"leave it None with kind={kind!r}"
-                )
+                what = f"leave it None with kind={kind!r}"
+                raise ValueError(f"learn_gates is for kinds 'ts-lrc' and 'ts-ibp-lrc'; {what}")
             kind = "ts-ibp-lrc" if self.learn_gates else "ts-lrc"
         widths = [int(n) for n in several]
         return {"kind": kind, "depth": len(widths), "width": widths, "bias": bool(self.bias)}
@@ -478,10 +474,8 @@ class TSMLPClassifier(ClassifierMixin, TSMLP):  # type: ignore[misc]
         """
         known = check_partial_fit(getattr(self, "classes_", None), classes)
         if isinstance(self.class_weight, str):
-            raise ValueError(
-                f"class_weight={self.class_weight!r} needs all rows at once; "
-                "pass a dict of weights to use it with partial_fit"
-            )
+            what = "needs all rows at once; pass a dict of weights to use it with partial_fit"
+            raise ValueError(f"class_weight={self.class_weight!r} {what}")
         return self._learn_chunk(X, y, sample_weight, known)
 
     def _encoded(

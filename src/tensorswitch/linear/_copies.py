@@ -183,7 +183,5 @@ def check_wide(name: str, tensor: Tensor) -> None:
     """Raise unless a tensor has a type in which sums over rows are exact enough."""
     check_floating(name, tensor)
     if tensor.dtype not in (torch.float32, torch.float64):
-        raise TypeError(
-            f"{name} is {tensor.dtype}, but sums over rows need torch.float32 or torch.float64; "
-            "convert it with .float()"
-        )
+        what = "sums over rows need torch.float32 or torch.float64; convert it with .float()"
+        raise TypeError(f"{name} is {tensor.dtype}, but {what}")

@@ -199,10 +199,8 @@ class Learner:
             Training rows, on the device of the learner, and what is called after each step.
         """
         if not len(rows.x) or len(rows.x) != len(rows.y):
-            raise ValueError(
-                "training needs at least one row, and one target per row; "
-                f"got {len(rows.x)} rows and {len(rows.y)} targets"
-            )
+            what = f"got {len(rows.x)} rows and {len(rows.y)} targets"
+            raise ValueError(f"training needs at least one row, and one target per row; {what}")
         self.network.train()
         order = torch.randperm(len(rows.x), generator=self.generator, device="cpu")
         order = order.to(rows.x.device)
@@ -313,10 +311,8 @@ class Learner:
         function = LOSSES[self.loss_name]
         if self.loss_name == "squared" and y.shape != outputs.shape:  # without broadcasting
             if y.dim() != 1 or outputs.numel() != len(y):
-                raise ValueError(
-                    f"targets have shape {tuple(y.shape)}, but the outputs of the network have "
-                    f"shape {tuple(outputs.shape)}"
-                )
+                what = f"but the outputs of the network have shape {tuple(outputs.shape)}"
+                raise ValueError(f"targets have shape {tuple(y.shape)}, {what}")
             y = y.reshape(outputs.shape)
         if weight is None:
             return function(outputs, y, reduction="sum")
