@@ -177,10 +177,15 @@ class TSKernelRidge(SavedEstimator):
     def nearest_rows(
         self, X: ArrayLike, others: ArrayLike, count: int = 3
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Find the rows whose patterns of gates are most similar, as :class:`TSRidgeClassifier`.
+        """Find the rows whose patterns of gates are most similar.
 
         A kernel has infinitely many random gates, of which two rows at an angle θ share
         ``1 − θ / π``.
+
+        Parameters
+        ----------
+        X, others, count : as for :meth:`TSRidgeClassifier.nearest_rows`
+            The indices and the shares of gates are returned as there.
         """
         rows = (self._rows(x, accept_sparse=False) for x in (X, others))
         a, b = (torch.nn.functional.normalize(self._model.scaled(x).double()) for x in rows)

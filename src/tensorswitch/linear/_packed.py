@@ -229,9 +229,7 @@ def _pieces(code: Tensor, patterns: int) -> tuple[Tensor, Tensor]:
 
 
 def _strips(n_in: int, device: torch.device) -> list[tuple[slice, Tensor, slice]]:
-    """Return strips of inputs, with the places of the upper triangle in their products with all
-    inputs from their first on, and the packed columns of these places.
-    """
+    """Return strips of inputs, the places of the upper triangle in their products, its columns."""
     strips, done = [], 0
     for start in range(0, n_in, SETTINGS.strip):
         inputs = slice(start, min(start + SETTINGS.strip, n_in))
