@@ -79,17 +79,14 @@ class Record:
         return cls.from_json(path.read_bytes(), path)
 
     def compact(self) -> Record:
-        """Return the record with rounded epochs and filters, three digits of which are drawn."""
+        """Return the record with rounded epochs; the result itself keeps its precision."""
         if self.result is None:
             return self
         epochs = [
             {k: float(f"{v:.{DIGITS}g}") if isinstance(v, float) else v for k, v in e.items()}
             for e in self.result.epochs
         ]
-        filters = self.result.filters and [
-            [float(f"{v:.3g}") for v in unit] for unit in self.result.filters
-        ]
-        return replace(self, result=replace(self.result, epochs=epochs, filters=filters))
+        return replace(self, result=replace(self.result, epochs=epochs))
 
 
 def run_one(

@@ -115,7 +115,7 @@ def _network(
     if weight is not None and experiment.width <= FILTER_UNITS:
         units = weight.detach().cpu().numpy()
         pixels = units if preparation.basis is None else units @ preparation.basis.T
-        filters = pixels.round(5).tolist()
+        filters = [[float(f"{v:.3g}") for v in unit] for unit in pixels.tolist()]  # as drawn
     return Result(
         experiment.depth,
         min(e.seconds for e in history.epochs),

@@ -1,7 +1,7 @@
 """Argument checks whose errors name the argument, the axis and both sizes."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Integral, Real
 
 import numpy as np
@@ -15,28 +15,20 @@ TOO_LARGE = "numbers beyond 1e150 cannot be squared; divide them by a common fac
 def check_shape(name: str, tensor: Tensor, expected: Sequence[int | None], axes: str) -> None:
     """Raise unless ``tensor`` has the expected sizes, None for any, on ``axes`` "(rows, gates)"."""
     shape = tuple(tensor.shape)
-    if len(shape) == len(expected) and all(
-        want is None or want == size for want, size in zip(expected, shape, strict=True)
-    ):
-        return
     if len(shape) != len(expected):
         raise ValueError(f"{name} must have {len(expected)} axes {axes}, got shape {shape}")
-    names = axes.strip("()").rstrip(",").split(", ")
-    for axis, (axis_name, size, want) in enumerate(zip(names, shape, expected, strict=True)):
+    for axis, (size, want) in enumerate(zip(shape, expected, strict=True)):
         if want is not None and size != want:
-            raise ValueError(
-                f"{name} has size {size} on axis {axis} ({axis_name}), expected {want}; "
-                f"its shape is {shape}, expected {axes}"
-            )
+            axis_name = axes.strip("()").rstrip(",").split(", ")[axis]
+            what = f"expected {want}; its shape is {shape}, expected {axes}"
+            raise ValueError(f"{name} has size {size} on axis {axis} ({axis_name}), {what}")
 
 
 def check_floating(name: str, tensor: Tensor) -> None:
     """Raise unless ``tensor`` is a floating-point tensor."""
     if not isinstance(tensor, Tensor):
-        raise TypeError(
-            f"{name} must be a torch tensor, got {type(tensor).__name__}; "
-            "convert it with torch.as_tensor()"
-        )
+        what = f"got {type(tensor).__name__}; convert it with torch.as_tensor()"
+        raise TypeError(f"{name} must be a torch tensor, {what}")
     if not tensor.is_floating_point():
         raise TypeError(
             f"{name} must be a floating-point tensor, got {tensor.dtype}; convert it with .float()"
@@ -54,10 +46,8 @@ def check_dtype_device(name: str, tensor: Tensor, other_name: str, other: Tensor
     """Raise unless both tensors have the same device and, outside autocast, the same dtype."""
     check_floating(name, tensor)
     if tensor.device != other.device:
-        raise ValueError(
-            f"{name} is on {tensor.device} but {other_name} is on {other.device}; "
-            "move one with .to()"
-        )
+        what = f"{other_name} is on {other.device}; move one with .to()"
+        raise ValueError(f"{name} is on {tensor.device} but {what}")
     if tensor.dtype != other.dtype and autocast_dtype(tensor.device) is None:
         raise TypeError(
             f"{name} is {tensor.dtype} but {other_name} is {other.dtype}; convert one with .to()"
@@ -73,21 +63,20 @@ def check_positive(**sizes: int) -> None:
 
 def check_number(**numbers: float) -> None:
     """Raise unless each is a finite, non-negative number."""
-    _check_finite("of at least 0", lambda value: value >= 0, numbers)
+    for name, value in numbers.items():
+        if not _is_finite(value) or value < 0:
+            raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
 
 
 def check_above_zero(**numbers: float) -> None:
     """Raise unless each is a finite, positive number."""
-    _check_finite("above 0", lambda value: value > 0, numbers)
-
-
-def _check_finite(
-    allowed: str, holds: Callable[[float], bool], numbers: Mapping[str, float]
-) -> None:
     for name, value in numbers.items():
-        number = isinstance(value, Real) and not isinstance(value, bool)
-        if not (number and math.isfinite(value) and holds(value)):
-            raise ValueError(f"{name} must be a finite number {allowed}, got {value!r}")
+        if not _is_finite(value) or value <= 0:
+            raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
+
+
+def _is_finite(value: float) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def check_factor(**numbers: float) -> None:

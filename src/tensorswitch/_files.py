@@ -42,17 +42,12 @@ def only_one(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Replace a file atomically.
+    """Replace a file atomically: yield the path of a temporary one, which takes its place.
 
-    Yields the path of a temporary file. If the block succeeds, it is flushed to disk and replaces
-    ``path``; if it raises, it is removed. It is in a folder of its own next to ``path``, because
-    some writers put further temporary files beside it. The name of the folder is random and it is
-    created exclusively, so that it cannot follow a symbolic link. The file keeps the mode of the
-    one that it replaces; otherwise the mode follows the umask. Folders left behind by killed
-    processes are removed.
-
-    If ``path`` is a link, the file that it leads to is replaced. Devices and pipes, such as
-    ``/dev/stdout``, cannot be replaced; the content is written to them.
+    It is in a folder of its own next to ``path``, because some writers put further temporary files
+    beside it, of a random name and created exclusively, so that no symbolic link is followed. The
+    mode is that of the file that is replaced, else that of the umask. What a link leads to is
+    replaced; devices and pipes, such as ``/dev/stdout``, are written to.
     """
     path = Path(path)
     if path.is_dir():

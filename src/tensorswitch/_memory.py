@@ -74,11 +74,8 @@ _spare: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
 
 def empty_gradient(weight: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return an uninitialised tensor like the weight, in the memory of its last gradient if freed.
-
-    Optimisers free the gradients after every step, and it takes longer to map their memory again
-    than to write to it. The memory of one gradient is kept as long as the weight exists.
-    """
+    """Return an uninitialised tensor like the weight, in the memory of its last freed gradient."""
+    # Optimisers free gradients after every step; mapping memory again takes longer than writing.
     size = weight.numel() * dtype.itemsize
     if _is_small(size, device):
         return torch.empty(weight.shape, dtype=dtype, device=device)
@@ -115,10 +112,8 @@ def check_memory(needed: float, what: str, advice: str = "") -> None:
     """Raise a readable error if so many bytes do not fit in memory."""
     available = available_memory()
     if needed > available:
-        raise MemoryError(
-            f"{what}, {needed / 2**30:.3g} GB, but {available / 2**30:.3g} GB of memory are "
-            f"available{advice}"
-        )
+        room = f"{available / 2**30:.3g} GB of memory are available{advice}"
+        raise MemoryError(f"{what}, {needed / 2**30:.3g} GB, but {room}")
 
 
 def memory_budget(memory_gb: float | None = None) -> float:
@@ -129,10 +124,7 @@ def memory_budget(memory_gb: float | None = None) -> float:
 
 
 def dense_rows(matrix: Any, name: str = "X", copies: int = 1) -> Any:
-    """Return a sparse matrix as a dense array, and anything else as it is.
-
-    The error, if ``copies`` of it do not fit in memory, calls it ``name``.
-    """
+    """Return a sparse matrix as a dense array if ``copies`` of it fit; anything else as it is."""
     from scipy.sparse import issparse  # layers and kernels do without SciPy
 
     if not issparse(matrix):
@@ -158,15 +150,12 @@ def available_memory() -> float:
     available = math.inf
     with suppress(OSError, ValueError, AttributeError):
         available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    with suppress(OSError, StopIteration):  # includes caches that the kernel would free
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        line = next(line for line in lines if line.startswith("MemAvailable"))
-        available = 1024 * float(line.split()[1])
+    with suppress(OSError, IndexError):  # includes caches that the kernel would free
+        known = Path("/proc/meminfo").read_text().split("MemAvailable:")
+        available = 1024 * float(known[1].split()[0])
     with suppress(OSError, ValueError):
         group = Path("/sys/fs/cgroup")
-        limit, used = (
-            float((group / name).read_text()) for name in ("memory.max", "memory.current")
-        )
+        limit, used = (float((group / f"memory.{n}").read_text()) for n in ("max", "current"))
         statistics = (group / "memory.stat").read_text().splitlines()
         cached = float(dict(line.split() for line in statistics).get("inactive_file", "0"))
         available = min(available, limit - used + cached)

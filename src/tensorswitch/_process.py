@@ -27,11 +27,7 @@ REMEDY = (
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Let torch and BLAS use so many threads.
-
-    One is best for many small steps, such as factorisations of a few hundred rows: divided, each
-    step waits for the second thread, and for long if another process uses its core.
-    """
+    """Let torch and BLAS use so many threads; one is best for many small steps, which else wait."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -50,11 +46,7 @@ def _libraries() -> ThreadpoolController:
 
 @contextmanager
 def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Let torch's global generators start from a seed, and restore them after the block.
-
-    These are the generator of the CPU and, if ``device`` is a GPU, its own; generators of other
-    devices are left alone, whereas ``torch.manual_seed`` would seed all of them.
-    """
+    """Seed torch's generators of the CPU and of ``device`` alone, and restore them afterwards."""
     gpu = [device] if device is not None and device.type == "cuda" else []
     with torch.random.fork_rng(devices=gpu):
         torch.default_generator.manual_seed(seed)
@@ -66,11 +58,8 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
 
 @contextmanager
 def deferring_interrupts() -> Iterator[None]:
-    """Defer Ctrl-C to the end of the block, because a large import that it interrupts may abort.
-
-    Only the main thread of a process can be interrupted, and only there does this do anything.
-    """
-    main = threading.current_thread() is threading.main_thread()
+    """Defer Ctrl-C to the end of the block, because a large import that it interrupts may abort."""
+    main = threading.current_thread() is threading.main_thread()  # others are not interrupted
     if not main or signal.getsignal(signal.SIGINT) is None:
         yield
         return
@@ -86,11 +75,8 @@ def deferring_interrupts() -> Iterator[None]:
 
 @functools.cache
 def bfloat16_problem() -> str | None:
-    """Return why products in bfloat16 fail on the CPU, or None if they work.
-
-    They are tried in a child process: if a hypervisor forbids instructions that the processor
-    advertises (AMX), the first such product kills the process with SIGILL.
-    """
+    """Return why products in bfloat16 fail on the CPU, or None if they work."""
+    # Where a hypervisor forbids instructions that the processor advertises, they end the process.
     child = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, check=False)
     if child.returncode == 0:
         return None

@@ -14,11 +14,10 @@ Item = TypeVar("Item")
 
 def track(items: Iterable[Item], total: int, description: str, show: bool) -> Iterator[Item]:
     """Yield the items, with a progress bar while they are taken if ``show`` is true."""
-    if not show:
-        yield from items
-        return
-    with _bar() as bar:
-        yield from bar.track(items, total, description=description)
+    with progress_bar(description, show, total) as turn:
+        for item in items:
+            yield item
+            turn()
 
 
 @contextmanager
@@ -30,7 +29,7 @@ def progress_bar(
         yield lambda turns=1, note=None: None
         return
     with _bar() as bar:
-        task = bar.add_task(description, total=total, completed=done)
+        task = bar.add_task(description, total=total, completed=done, note="")
 
         def turn(turns: int = 1, note: str | None = None) -> None:
             if note is not None:
@@ -46,7 +45,7 @@ class DownloadBar:
     def __init__(self, description: str) -> None:
         self._bar, self._description = _bar(), description
         self.total: int | None = None
-        self._task = self._bar.add_task(description)
+        self._task = self._bar.add_task(description, note="")
 
     def update(self, count: int) -> None:
         """Advance the bar; it appears with the first bytes."""
@@ -64,36 +63,18 @@ class DownloadBar:
 
 def clock(seconds: float) -> str:
     """Return a duration in words: seconds, minutes, or hours and minutes."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 90
-        else f"{minutes} min"
-        if minutes < 100
-        else f"{minutes // 60} h {minutes % 60:02d} min"
-    )
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def _bar() -> Progress:
+    from rich import progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-    from rich.text import Text
 
-    class Note(ProgressColumn):
-        """The note of a task, if it has one."""
-
-        def render(self, task: Task) -> Text:
-            return Text(task.fields.get("note", ""))
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), Note())
-    times = (TimeElapsedColumn(), TimeRemainingColumn())
-    return Progress(*columns, *times, console=Console(stderr=True))
+    name = progress.TextColumn("{task.description}")
+    note = progress.TextColumn("{task.fields[note]}", markup=False)
+    columns = (name, progress.BarColumn(), progress.TaskProgressColumn(), note)
+    times = (progress.TimeElapsedColumn(), progress.TimeRemainingColumn())
+    return progress.Progress(*columns, *times, console=Console(stderr=True))

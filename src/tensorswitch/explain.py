@@ -107,10 +107,8 @@ def _explain_module(module: nn.Module, x: Tensor) -> Explanation:
         inputs = x.detach().clone().requires_grad_()
         outputs = module(inputs)
         if outputs.dim() != 2 or len(outputs) != len(x):
-            raise ValueError(
-                f"outputs of shape {tuple(outputs.shape)} cannot be explained; expected "
-                f"(rows, outputs) for inputs of shape {tuple(x.shape)}"
-            )
+            what = f"expected (rows, outputs) for inputs of shape {tuple(x.shape)}"
+            raise ValueError(f"outputs of shape {tuple(outputs.shape)} cannot be explained; {what}")
         if len(x):
             _check_affine_between_gates(module, x[:CHECKED])
         shares = [

@@ -18,7 +18,7 @@ QUICK = {"data": "digits", "width": 16, "lr": 1e-2, "batch_size": 32}
 def test_a_network_is_that_of_the_loop():
     """Weights and order of rows are the same as with a training loop written out."""
     experiment = Experiment(method="ts-lrc", depth=2, components=20, seed=3, **QUICK)
-    split = load("digits").protocol(20)
+    split = load("digits").protocol(20, seed=None)
     torch.manual_seed(3)
     learner = Learner(mlp(20, 10, kind="ts-lrc", depth=2, width=16), lr=1e-2, batch_size=32, seed=3)
     learner.epoch(Rows.from_numpy(split.train, split.train_labels))
@@ -32,7 +32,9 @@ def test_a_network_is_that_of_the_loop():
 @pytest.mark.parametrize("method", ["ss", "ts-ibp", "ts-lrc"])
 def test_untrained_weights_are_those_that_training_begins_with(method):
     experiment = Experiment(method=method, seed=5, weight_decay=0, **{**QUICK, "lr": 1e-30})
-    np.testing.assert_allclose(run(experiment).filters, untrained(experiment, 64, 10), atol=1e-5)
+    np.testing.assert_allclose(
+        run(experiment).filters, untrained(experiment, 64, 10), rtol=6e-3, atol=1e-7
+    )
 
 
 def test_where_a_run_goes_on_it_says_first_how_far_it_was(tmp_path):
@@ -50,7 +52,7 @@ def test_where_a_run_goes_on_it_says_first_how_far_it_was(tmp_path):
 
 
 def test_an_svm_chooses_by_validation():
-    split = load("digits").protocol()
+    split = load("digits").protocol(seed=None)
     result = run(Experiment(data="digits", method="svm-ts", depths=[1, 4], Cs=[0.01, 10.0]))
     model = TSKernelSVC("ts", result.depth, 10, normalize=True, bias=False)
     model.fit(split.train, split.train_labels)

@@ -30,10 +30,8 @@ def load_arrays(path: str | Path) -> Dataset:
         if set(keys) <= set(arrays):
             return _labelled(path, *(arrays[key] for key in keys))
     if path.suffix == ".npy":
-        raise DataError(
-            f"{path} has no labels: save the rows as x.npy and the labels as y.npy in the same "
-            "folder (or images.npy and labels.npy)"
-        )
+        what = "save the rows as x.npy and the labels as y.npy in the same folder"
+        raise DataError(f"{path} has no labels: {what} (or images.npy and labels.npy)")
     names = ", ".join(arrays) or "no arrays"
     raise DataError(f"{path} contains {names}; expected {', '.join(PARTS[0])}, or x and y")
 
@@ -62,8 +60,7 @@ def held_out(target: np.ndarray, classes: bool) -> tuple[np.ndarray, np.ndarray]
         train, test = train_test_split(every, test_size=TEST_SHARE, random_state=0)
         return np.sort(train), np.sort(test)
     counts = np.bincount(target)
-    alone = every[counts[target] == 1]
-    others = every[counts[target] > 1]
+    alone, others = every[counts[target] == 1], every[counts[target] > 1]
     if not len(others):
         raise DataError("each row has a class of its own; there is nothing to learn")
     room = np.ceil(TEST_SHARE * len(others)) >= (counts > 1).sum()
@@ -91,10 +88,8 @@ def _labelled(path: Path, x: np.ndarray, y: np.ndarray, *test: np.ndarray) -> Da
     """Convert labels of any type to indices, and hold out a test set if there is none."""
     for labels in (y, *test[1:]):
         if labels.ndim == 2 and labels.shape[1] > 1:
-            raise DataError(
-                f"{path}: labels of shape {labels.shape} appear to be one-hot; "
-                "use one label per row, as given by y.argmax(1)"
-            )
+            what = "appear to be one-hot; use one label per row, as given by y.argmax(1)"
+            raise DataError(f"{path}: labels of shape {labels.shape} {what}")
     x = _as_rows(path, x)
     every = np.concatenate([_as_text(path, labels).reshape(-1) for labels in (y, *test[1:])])
     if len(x) != y.size:
@@ -136,11 +131,7 @@ def _as_text(path: Path, labels: np.ndarray) -> np.ndarray:
 
 
 def _as_rows(path: Path, x: np.ndarray, wide: bool | None = None) -> np.ndarray:
-    """Convert rows to images with channels first, or to features; bytes stay uint8.
-
-    Features are float64 if they are ``wide``: by default, if float32 would lose them, as those far
-    from zero compared with their spread (Unix times).
-    """
+    """Convert rows to images with channels first or to features, float64 if ``wide``, or uint8."""
     if x.dtype.kind not in "fiub":
         raise DataError(f"{path}: rows must be numeric, got {x.dtype}")
     if x.ndim == 3:
@@ -153,7 +144,7 @@ def _as_rows(path: Path, x: np.ndarray, wide: bool | None = None) -> np.ndarray:
         return x
     if x.ndim == 2 and x.dtype not in (np.float16, np.float32):
         exact = x.astype(np.float64, copy=False)
-        if wide is None:
+        if wide is None:  # whether float32 would lose them, as it would Unix times
             with np.errstate(over="ignore", invalid="ignore"):
                 rounding = np.abs(exact - exact.astype(np.float32)).max(0, initial=0.0)
                 spread = exact.std(0)

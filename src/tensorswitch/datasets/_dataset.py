@@ -66,9 +66,9 @@ class Preparation(SavedPart):
         """Return the inputs of images or features: rows if they are flat or have a basis."""
         x = _pixels(images)
         if x.shape[1:] != self.mean.shape:
+            what = f"the shape of the training images after preprocessing, {self.mean.shape}"
             raise DataError(
-                f"images have shape {images.shape[1:]} each, which does not match the shape of the "
-                f"training images after preprocessing, {self.mean.shape}"
+                f"images have shape {images.shape[1:]} each, which does not match {what}"
             )
         x -= self.mean
         if self.scale is not None:
@@ -166,10 +166,8 @@ class Dataset:
     @cached_property
     def fingerprint(self) -> str:
         """A short hash of the content."""
-        digest = hashlib.blake2b(
-            repr((self.class_names, self.train_images.shape, self.train_images.dtype)).encode(),
-            digest_size=8,
-        )
+        form = self.class_names, self.train_images.shape, self.train_images.dtype
+        digest = hashlib.blake2b(repr(form).encode(), digest_size=8)
         for array in (self.train_images, self.train_labels, self.test_images, self.test_labels):
             digest.update(np.ascontiguousarray(array).view(np.uint8).data)
         return digest.hexdigest()
@@ -210,17 +208,13 @@ class Dataset:
         if validation is None:
             validation = VALIDATION if rows >= 5 * VALIDATION else rows // 5
         if not 0 <= validation < rows:
-            raise ValueError(
-                "validation must be non-negative and less than the number of training images, "
-                f"{rows}; got {validation}"
-            )
+            what = f"less than the number of training images, {rows}; got {validation}"
+            raise ValueError(f"validation must be non-negative and {what}")
         order = np.arange(rows) if seed is None else np.random.default_rng(seed).permutation(rows)
         train, held = order[: rows - validation], order[rows - validation :]
         if components is not None and not flat:
-            raise ValueError(
-                "components and flat=False exclude each other: images projected on principal "
-                "components are rows of numbers"
-            )
+            what = "images projected on principal components are rows of numbers"
+            raise ValueError(f"components and flat=False exclude each other: {what}")
         scaled = self.encoder is None and self.train_images.dtype != np.uint8
         images, y = self.train_images, self.train_labels
         preparation = Preparation.fit(images[train], components, flat=flat, scaled=scaled)
@@ -229,10 +223,8 @@ class Dataset:
 
 
 def _pixels(images: np.ndarray) -> np.ndarray:
-    """Scale bytes to [0, 1], and zero-pad images of 28 × 28 to 32 × 32.
-
-    The result is a copy in float32. Features in float64 stay so until their mean is subtracted.
-    """
+    """Return a copy in float32: bytes scaled to [0, 1], images of 28 × 28 padded to 32 × 32."""
+    # Features in float64 stay so until their mean is subtracted.
     wide = images.ndim == 2 and images.dtype == np.float64
     x: np.ndarray = images.astype(np.float64 if wide else np.float32)
     if images.dtype == np.uint8:

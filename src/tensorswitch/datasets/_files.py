@@ -26,10 +26,8 @@ def reading(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
     except Exception as error:  # each library raises its own errors for damaged files
-        reason = f"{type(error).__name__}: {error}"
-        raise DataError(
-            f"{path} cannot be read; it may be truncated or in another format ({reason})"
-        ) from error
+        what = "cannot be read; it may be truncated or in another format"
+        raise DataError(f"{path} {what} ({type(error).__name__}: {error})") from error
 
 
 def read_idx(path: Path) -> np.ndarray:
@@ -42,10 +40,8 @@ def read_idx(path: Path) -> np.ndarray:
         shape = tuple(int(n) for n in np.frombuffer(raw, ">u4", axes, offset=4))
         expected = 4 + 4 * axes + int(np.prod(shape))
         if len(raw) != expected:
-            raise DataError(
-                f"{path} has {len(raw)} bytes, expected {expected} for an array of {shape}: "
-                "it is truncated or corrupt"
-            )
+            what = f"{len(raw)} bytes, expected {expected} for an array of {shape}"
+            raise DataError(f"{path} has {what}: it is truncated or corrupt")
         return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(shape)
 
 
@@ -61,9 +57,8 @@ def read_idx_folder(folder: Path) -> Arrays:
     names = ("training images", "training labels", "test images", "test labels")
     for name, array, axes in zip(names, parts, (3, 1, 3, 1), strict=True):
         if array.ndim != axes or not array.size:
-            raise DataError(
-                f"{folder}: the {name} have shape {array.shape}, expected {axes} non-empty axes"
-            )
+            what = f"shape {array.shape}, expected {axes} non-empty axes"
+            raise DataError(f"{folder}: the {name} have {what}")
     train = images[:, None], labels.astype(np.int64)
     return *train, test_images[:, None], test_labels.astype(np.int64)
 
@@ -99,10 +94,8 @@ def read_svhn(path: Path) -> tuple[np.ndarray, np.ndarray]:
         content = scipy.io.loadmat(path, variable_names=["X", "y"])
         images, labels = content["X"], content["y"].reshape(-1)
         if images.ndim != 4 or images.dtype != np.uint8 or images.shape[:3] != (32, 32, 3):
-            raise DataError(
-                f"{path}: X is {images.dtype} of shape {images.shape}, "
-                "expected uint8 of shape (32, 32, 3, rows)"
-            )
+            what = "expected uint8 of shape (32, 32, 3, rows)"
+            raise DataError(f"{path}: X is {images.dtype} of shape {images.shape}, {what}")
         return np.ascontiguousarray(images.transpose(3, 2, 0, 1)), labels.astype(np.int64) % 10
 
 

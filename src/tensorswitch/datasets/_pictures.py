@@ -40,10 +40,8 @@ def read_pictures(path: str | Path, shape: tuple[int, int, int] | None = None) -
     root = path.parent if path.is_file() else path
     files = [path] if path.is_file() else sorted(f for f in path.rglob("*") if _counts(f, path))
     if not files:
-        raise DataError(
-            f"the folder {path} has no pictures ({', '.join(SUFFIXES)}) in it; "
-            "expected a folder for each class"
-        )
+        what = f"has no pictures ({', '.join(SUFFIXES)}) in it; expected a folder for each class"
+        raise DataError(f"the folder {path} {what}")
     nested = [file.parent != root for file in files]
     if any(nested) and not all(nested):
         loose = files[nested.index(False)]
@@ -55,12 +53,9 @@ def read_pictures(path: str | Path, shape: tuple[int, int, int] | None = None) -
 
 
 def labelled_pictures(path: Path) -> tuple[Pictures, np.ndarray | None, list[str]]:
-    """Read a folder of classes, or parts to train and to test with: pictures, test rows, notes.
-
-    Beside ``train``, the first of the folders for tests is for testing; others are learned from,
-    as each method holds out rows of its own.
-    """
+    """Read a folder of classes, or parts to train and to test with: pictures, test rows, notes."""
     parts = _parts(path)
+    # The first is for testing; others are learned from, as methods hold out rows of their own.
     held = [name for name in TESTS if name in parts]
     given = "train" in parts and bool(held)
     pictures = [read_pictures(parts["train"] if given else path)]
@@ -74,9 +69,8 @@ def labelled_pictures(path: Path) -> tuple[Pictures, np.ndarray | None, list[str
         names = (*held[1:], held[0])
         pictures += [read_pictures(parts[name], (channels, height, width)) for name in names]
     if any(part.labels is None for part in pictures):
-        raise DataError(
-            f"the pictures of {path} are not in folders; expected a folder for each class"
-        )
+        what = "are not in folders; expected a folder for each class"
+        raise DataError(f"the pictures of {path} {what}")
     images = np.concatenate([part.images for part in pictures])
     files = [file for part in pictures for file in part.files]
     labels = [label for part in pictures for label in part.labels or []]
@@ -131,9 +125,8 @@ def _read(file: Path, shape: tuple[int, int, int]) -> np.ndarray:
         if picture.mode in WIDE:  # 16 bits or more, scaled to 8
             values = np.asarray(picture, dtype=np.float64)
             largest = values.max(initial=0)
-            top = 65535.0 if largest > 255 else 255.0
-            if picture.mode == "F" and largest <= 1:
-                top = 1.0
+            fractions = picture.mode == "F" and largest <= 1
+            top = 1.0 if fractions else 65535.0 if largest > 255 else 255.0
             picture = Image.fromarray((values / top * 255).clip(0, 255).astype(np.uint8))
         elif picture.has_transparency_data:  # what cannot be seen may have any colour
             picture = picture.convert("RGBA")

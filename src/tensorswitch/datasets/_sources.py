@@ -176,10 +176,8 @@ def fetch(name: str, *, extra: bool = False, progress: bool = True) -> Path:
             except Exception as error:  # whatever it is, the next mirror may work
                 errors.append(f"{mirror + file} ({type(error).__name__}: {error})")
         else:
-            places = " or ".join(errors)
-            raise DataError(
-                f"{file} could not be downloaded from {places}. {_how_to_get(name, extra)}"
-            )
+            what = f"could not be downloaded from {' or '.join(errors)}"
+            raise DataError(f"{file} {what}. {_how_to_get(name, extra)}")
     return cache
 
 

@@ -82,18 +82,8 @@ class TSConvRidgeClassifier(RidgeClassifier):
     flips : "auto" or bool, default="auto"
         Whether mirror images count as further rows. "auto" decides by the error on images left out
         of a sample: they help with photographs and not with digits.
-    copies : "score" or int, default="score"
-        What is copied; see :class:`tensorswitch.features.PatchFeatures`.
-    components : int, default=48
-        Number of principal components of the patches.
-    open_fraction : float, default=0.3
-        Share of the patches for which each gate is open.
-    gates_from : {"clusters", "patches", "random"}, default="clusters"
-        Where gate weights come from.
-    pool : {"mean", "max"}, default="mean"
-        Average of the copies in a window, or the copy with the highest score.
-    power : float, default=0.5
-        Exponent of the signed power.
+    copies, components, open_fraction, gates_from, pool, power : optional
+        As in :class:`tensorswitch.features.PatchFeatures`, with the same defaults.
     alpha : float, str or a sequence of these, default="cv"
         The ridge penalty λ, as in :class:`StreamingRidgeClassifier`. "cv" chooses among multiples
         of the mean from 1 to 0.0001 by their error on a fold that is left out.
@@ -104,17 +94,14 @@ class TSConvRidgeClassifier(RidgeClassifier):
         1e-9.
     image_shape : tuple of int, optional
         (height, width) or (height, width, channels) of images that are given as flat rows.
-    memory_gb : float, optional
-        Memory budget in GiB. By default 70 % of the memory that is available.
-    time_budget : float, optional
-        Seconds that ``fit`` should take at most; the number of features is chosen by the measured
-        speed of this machine.
+    memory_gb, time_budget : float, optional
+        Memory budget in GiB, by default 70 % of the memory that is available, and seconds that
+        ``fit`` should take at most; the number of features is chosen by the measured speed of this
+        machine.
     class_weight : dict or "balanced", optional
         Weights of the classes. "balanced" needs all images at once.
-    random_state : int, RandomState instance or None, default=0
-        Seed of the patches and gates that are drawn.
-    verbose : bool, default=False
-        Show a progress bar with the time that is left.
+    random_state, verbose : int, RandomState instance or None, default=0, and bool, default=False
+        Seed of the patches and gates that are drawn, and whether to show a progress bar.
 
     Attributes
     ----------
@@ -124,14 +111,10 @@ class TSConvRidgeClassifier(RidgeClassifier):
         The torch module that computes the features.
     grid_, sizes_, flips_ : int, tuple of int, bool
         What was chosen.
-    coef_ : ndarray of shape (n_patch_features, n_outputs)
+    coef_, intercept_ : ndarray of shape (n_patch_features, n_outputs) and (n_outputs,)
         The readout of the scaled features.
-    intercept_ : ndarray of shape (n_outputs,)
-        The intercept.
-    alpha_ : float
-        The penalty λ that was used.
-    solution_ : Solution
-        The readout with the errors of all λ that were tried.
+    alpha_, solution_ : float and Solution
+        The penalty λ that was used, and the readout with the errors of all λ that were tried.
     image_shape_ : tuple of (int, int, int)
         Height, width and channels of the images.
 
@@ -192,8 +175,7 @@ class TSConvRidgeClassifier(RidgeClassifier):
         "solver": [StrOptions(set(COLUMN_SOLVERS))],
         "dtype": [StrOptions({"float32", "float64"})],
         "image_shape": ["array-like", None],
-        "memory_gb": [ABOVE_ZERO, None],
-        "time_budget": [ABOVE_ZERO, None],
+        **{name: [ABOVE_ZERO, None] for name in ("memory_gb", "time_budget")},
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }

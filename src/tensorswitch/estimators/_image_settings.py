@@ -1,9 +1,10 @@
 """Settings of patch features that are found on a sample: windows, mirror images, size."""
 
-import time
+import timeit
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from numbers import Integral
 from typing import NamedTuple, TypeAlias
 
@@ -38,10 +39,7 @@ class Constants:
     fewest: int = 60
     worth: float = 0.99
     learned: int = 5_000
-    ladder: tuple[int, ...] = (
-        *(512, 1024, 2048, 4096, 6144, 8192),
-        *(12288, 16384, 20480, 24576, 32768),
-    )
+    ladder: tuple[int, ...] = tuple(512 * n for n in (1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 64))
     usual: int = 8_192
     per_image: int = 2
 
@@ -66,19 +64,15 @@ def choose_settings(
     options: State,
     seed: int,
 ) -> Settings:
-    """Return what is not fixed, by the error on images left out of a sample in random order.
-
-    ``images`` are reduced, and ``options`` are further ones of :func:`learn_patch_bank`.
-    """
+    """Return what is not fixed, by the error on images left out of a reduced, random sample."""
     height, width = images.shape[2:]
     scales = [default_patch_sizes(height, width, scale) for scale in ("small", "large")]
     all_sizes = scales if sizes is None else [tuple(sizes)]
     tried: list[Shape] = [(grid, s) for s in all_sizes] if isinstance(grid, Integral) else []
     if not tried:  # with at least one position of the largest patch in each window
         most = {s: max(1, min(height, width) - max(s) + 1) for s in all_sizes}
-        tried = list(
-            dict.fromkeys((min(g, most[s]), s) for g in CONSTANTS.grids for s in all_sizes)
-        )
+        both = product(CONSTANTS.grids, all_sizes)
+        tried = list(dict.fromkeys((min(g, most[s]), s) for g, s in both))
     few = len(images) < CONSTANTS.fewest
     left_out = min(CONSTANTS.judged, len(images) // 3)
     banks: dict[Shape, PatchBank2d] = {}
@@ -87,11 +81,10 @@ def choose_settings(
     def bank_of(shape: Shape) -> PatchBank2d:
         if shape not in banks:
             grid, sizes = shape
-            generator = torch.Generator().manual_seed(seed)
+            own: State = {"grid": grid, "sizes": sizes, **options}
+            own["generator"] = torch.Generator().manual_seed(seed)
             features = max(CONSTANTS.tried_features, 2 * grid**2 * 8 * len(sizes))
-            banks[shape] = learn_patch_bank(
-                images, features=features, grid=grid, sizes=sizes, generator=generator, **options
-            )
+            banks[shape] = learn_patch_bank(images, features=features, **own)
         return banks[shape]
 
     for shape in tried if len(tried) > 1 and not few else []:
@@ -126,11 +119,7 @@ def _error(bank: PatchBank2d, images: Tensor, targets: Tensor, left_out: int, fl
 def choose_features(
     rows: int | None, bank: PatchBank2d, images: Tensor, memory: float, seconds: float | None
 ) -> int:
-    """Return how many features fit into memory and, if it is given, into the time in seconds.
-
-    ``rows`` are the images to come, mirror images included, if their number is known; the speed is
-    that of a ``bank`` like the one to be learned.
-    """
+    """Return how many features fit into memory and, of so many rows, into the time in seconds."""
     ladder = CONSTANTS.ladder
     # Sums of two parts in float32, their total and a factor, and room for chunks of features.
     fitting = [n for n in ladder if 18 * Columns(n).gram_shape[0] + (1 << 29) <= memory]
@@ -154,8 +143,7 @@ def choose_features(
 @torch.no_grad()
 def _speeds(bank: PatchBank2d, images: Tensor) -> tuple[float, float]:
     """Return seconds per image and feature, and per multiply-add of a symmetric product."""
-    some = images[:64]
-    rows, width = 512, 2048
+    some, rows, width = images[:64], 512, 2048
     generator = torch.Generator().manual_seed(0)
     z = torch.randn(rows, width, generator=generator, device="cpu")
     sums = Sums(Columns(width), 1, device="cpu")
@@ -164,10 +152,5 @@ def _speeds(bank: PatchBank2d, images: Tensor) -> tuple[float, float]:
     return per_feature, per_product
 
 
-def _fastest(work: Callable[[], object], turns: int = 3) -> float:
-    times = []
-    for _ in range(turns):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
+def _fastest(work: Callable[[], object]) -> float:
+    return min(timeit.repeat(work, number=1, repeat=3))

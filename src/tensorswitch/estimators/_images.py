@@ -27,12 +27,9 @@ BYTE = 0.01  # of a level, by which fractions of 255 may differ from one
 @saved_as("image-features")
 @dataclass(frozen=True, eq=False)
 class ImageFeatures(Front):
-    """Patch features of images given as flat rows, centred and scaled.
+    """Patch features of images given as flat rows, ``z = (φ(x) − centre) · factor``.
 
-        z = (φ(x) − centre) · factor
-
-    ``pixels`` are what pixels were divided by and the largest of them, ``grid``, ``sizes`` and
-    ``flips`` the settings that were found.
+    ``pixels`` are what pixels were divided by, and the largest of them.
     """
 
     bank: PatchBank2d
@@ -139,10 +136,8 @@ def flat_rows(
         array = array.transpose(0, 2, 3, 1)
     found = (array.shape[1], array.shape[2], array.shape[3] if array.ndim == 4 else 1)
     if expected is not None and found != expected:
-        raise ValueError(
-            f"images have shape {found} (height, width, channels), but the model was fitted "
-            f"to images of {expected}"
-        )
+        what = f"(height, width, channels), but the model was fitted to images of {expected}"
+        raise ValueError(f"images have shape {found} {what}")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError("images contain NaN or infinity")
     if array.dtype not in (np.uint8, np.bool_):

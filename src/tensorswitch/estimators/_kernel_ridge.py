@@ -80,8 +80,7 @@ class TSKernelRidge(SavedEstimator):
         "bias": [AUTO, AT_LEAST_ZERO],
         "column_weights": ["boolean"],
         "memory_gb": [None, ABOVE_ZERO],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
+        **{name: [name] for name in ("random_state", "verbose")},
     }
 
     @abstractmethod
@@ -129,14 +128,10 @@ class TSKernelRidge(SavedEstimator):
 
     def _search(self, watch: Callable[[str], None]) -> Search:
         """Return the search among what the parameters leave open."""
-        choices = {
-            "kinds": self.kernel,
-            "depths": self.depth,
-            "penalties": self.alpha,
-            "scalings": self.scaling,
-            "biases": self.bias,
-        }
-        fixed = {name: (value,) for name, value in choices.items() if value != "auto"}
+        names = ("kinds", "depths", "penalties", "scalings", "biases")
+        values = (self.kernel, self.depth, self.alpha, self.scaling, self.bias)
+        choices = zip(names, values, strict=True)
+        fixed = {name: (value,) for name, value in choices if value != "auto"}
         return Search(
             **fixed,  # type: ignore[arg-type]
             column_weights=bool(self.column_weights),
@@ -189,15 +184,8 @@ class TSKernelRidge(SavedEstimator):
 
         Parameters
         ----------
-        X, others : array-like of shape (n_samples, n_features) and (n_others, n_features)
-            Samples, and rows to compare with, such as the training rows.
-        count : int, default=3
-            How many to find.
-
-        Returns
-        -------
-        places, share : ndarray of shape (n_samples, count)
-            Indices of the most similar rows, most similar first, and the share of gates that agree.
+        X, others, count : as for :meth:`TSRidgeClassifier.nearest_rows`
+            The indices and the shares of gates are returned as there.
         """
         rows = (self._rows(x, accept_sparse=False) for x in (X, others))
         a, b = (torch.nn.functional.normalize(self._model.scaled(x).double()) for x in rows)
@@ -215,13 +203,8 @@ class TSKernelRidge(SavedEstimator):
         return check_rows(self, X, dtype=np.float64, accept_sparse=accept_sparse)
 
     def _fitted_state(self, sums: bool) -> State:
-        return {
-            "model": self._model,
-            "alpha": self.alpha_,
-            "candidates": self.candidates_,
-            "loo_predictions": self.loo_predictions_,
-            "loo_score": self.loo_score_,
-        }
+        names = ("alpha", "candidates", "loo_predictions", "loo_score")
+        return {"model": self._model, **{name: getattr(self, f"{name}_") for name in names}}
 
     def _restore(self, fitted: State) -> None:
         self._keep(fitted["model"], fitted["alpha"], fitted["candidates"])
@@ -271,10 +254,8 @@ class TSKernelRidgeClassifier(ClassifierMixin, TSKernelRidge):  # type: ignore[m
         What the kernel matrix may take, by default seven tenths of the available memory. Beyond
         it, and beyond 10,000 rows, settings are chosen on a sample and the system is solved by
         conjugate gradients on tiles.
-    random_state : int or RandomState, default=0
-        Seed of the sample on which candidates are tried.
-    verbose : bool, default=False
-        Show progress.
+    random_state, verbose : int or RandomState, default=0, and bool, default=False
+        Seed of the sample on which candidates are tried, and whether to show progress.
 
     Attributes
     ----------

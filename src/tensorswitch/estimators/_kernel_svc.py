@@ -91,10 +91,7 @@ class Pairs:
         n_jobs: int | None,
         verbose: bool,
     ) -> list[Result]:
-        """Run ``job(i, j, rows)`` for each pair, as many at a time as jobs and memory allow.
-
-        ``need`` returns the bytes that a number of rows takes.
-        """
+        """Run ``job(i, j, rows)`` for each pair; ``need`` is the bytes that so many rows take."""
         backend, default = get_active_backend(prefer="threads")
         jobs = backend.effective_n_jobs(default if n_jobs is None else n_jobs)
         workers = min(jobs, len(self.pairs))
@@ -112,14 +109,9 @@ class Pairs:
             workers = min(workers, int(memory_gb * 2**30 // most))
         pairs = zip(self.pairs, self.rows, strict=True)
         tasks = (joblib.delayed(job)(*pair, rows) for pair, rows in pairs)
+        options = {"return_as": "generator" if verbose else "list", "pre_dispatch": workers}
         with threads(1 if workers > 1 else torch.get_num_threads()):
-            parallel = joblib.Parallel(
-                n_jobs=workers,
-                prefer="threads",
-                return_as="generator" if verbose else "list",
-                pre_dispatch=workers,
-            )
-            results = parallel(tasks)
+            results = joblib.Parallel(n_jobs=workers, prefer="threads", **options)(tasks)
             return list(track(results, len(self.pairs), "pairs of classes", verbose))
 
 
@@ -151,9 +143,7 @@ def vote(decisions: np.ndarray, n_classes: int) -> np.ndarray:
 def prepared(X: np.ndarray, normalize: bool, constant: float = 0.0) -> np.ndarray:
     """Return rows, of unit length if requested, with a constant column unless it is zero."""
     X = unit_rows(X) if normalize else X
-    if not constant:
-        return X
-    return np.column_stack([X, np.full(len(X), constant, dtype=X.dtype)])
+    return np.column_stack([X, np.full(len(X), constant, X.dtype)]) if constant else X
 
 
 def constant_input(
@@ -194,25 +184,17 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
         The constant input, without which the kernels are blind to the length of rows. True is the
         root mean square length of the training rows (1 if they have unit length); False adds
         none, as in the paper's experiments.
-    class_weight : None, "balanced" or dict, default=None
-        Factor on C of each class, as in :class:`sklearn.svm.SVC`.
-    tol, shrinking : float, default=1e-3, and bool, default=True
-        Tolerance of libsvm's stopping criterion, and whether it uses the shrinking heuristic.
-    cache_size, max_iter : float, default=200, and int, default=-1
-        Size of libsvm's cache in MiB for each machine, and its most iterations; -1 for no limit.
-    decision_function_shape : {"ovr", "ovo"}, default="ovr"
-        Shape of the decision function for more than two classes, as in :class:`sklearn.svm.SVC`.
+    class_weight, tol, shrinking, cache_size, max_iter, decision_function_shape : optional
+        As in :class:`sklearn.svm.SVC`, with the same defaults; each machine has a cache of its own.
     probability : bool, default=False
         Whether ``predict_proba`` is available. Decisions for rows that 5-fold cross-validation
         holds out are calibrated, so that ``fit`` takes about five times as long.
     memory_gb : float, optional
         Memory budget in GiB for Gram matrices and libsvm's caches during ``fit``. The number of
         pairs that are solved at a time is reduced to stay within it. By default there is no limit.
-    n_jobs : int, optional
-        Number of pairs of classes to solve in parallel through joblib. They run in threads unless
-        another joblib backend, such as Dask, is active.
-    verbose : bool, default=False
-        Show a progress bar.
+    n_jobs, verbose : int, optional, and bool, default=False
+        Number of pairs of classes to solve in parallel through joblib, in threads unless another
+        joblib backend, such as Dask, is active, and whether to show a progress bar.
 
     Attributes
     ----------
@@ -422,26 +404,21 @@ class TSKernelSVC(ClassifierMixin, SavedEstimator):  # type: ignore[misc]
         kind, depth, _ = self._fitted_with
         step = max(1, PREDICT_BYTES // (8 * len(support)))
         wanted: State = {"depths": [depth], "kinds": [kind], "dtype": torch.float64}
-        parts = []
-        for start in range(0, len(Z), step):
-            K = equivalent_kernels(Z[start : start + step], support, **wanted)[kind, depth]
-            parts.append(K @ coef.T + intercept)
-        return np.concatenate(parts)
+        parts = (Z[start : start + step] for start in range(0, len(Z), step))
+        kernels = (equivalent_kernels(part, support, **wanted)[kind, depth] for part in parts)
+        return np.concatenate([kernel @ coef.T + intercept for kernel in kernels])
 
 
 def _folds(Z: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return the fold of each row, by its content, so that copies within a class stay together."""
     hashes = row_hashes(from_numpy(np.ascontiguousarray(Z))).numpy()
-    distinct = [
-        np.unique(hashes[labels == c], return_inverse=True) for c in range(labels.max() + 1)
-    ]
-    fewest = min(len(values) for values, _ in distinct)
+    fewest = min(len(np.unique(hashes[labels == c])) for c in range(labels.max() + 1))
+    if fewest == 1:  # copies of one row only
+        hashes, fewest = np.arange(len(labels)), int(np.bincount(labels).min())
     fold = np.empty(len(labels), dtype=np.int64)
-    for c, (_, places) in enumerate(distinct):
-        count = int((labels == c).sum())
-        fold[labels == c] = places if fewest > 1 else np.arange(count)  # copies of one row only
-    usual = min(FOLDS, fewest if fewest > 1 else int(np.bincount(labels).min()))
-    return fold % usual
+    for c in range(labels.max() + 1):
+        fold[labels == c] = np.unique(hashes[labels == c], return_inverse=True)[1]
+    return fold % min(FOLDS, fewest)
 
 
 def _check_rows_of_classes(pairs: Pairs, weight: Weights) -> None:

@@ -111,17 +111,14 @@ class TSMLP(SavedEstimator):
         "learn_gates": ["boolean", None],
         "optimizer": [StrOptions({"adam", "adamw", "sgd"})],
         "learning_rate_init": [ABOVE_ZERO, AUTO],
-        "momentum": [AT_LEAST_ZERO],
-        "alpha": [AT_LEAST_ZERO],
+        **{name: [AT_LEAST_ZERO] for name in ("momentum", "alpha")},
         "batch_size": [POSITIVE, AUTO],
-        "max_iter": [POSITIVE],
+        **{name: [POSITIVE] for name in ("max_iter", "n_iter_no_change")},
         "tol": [Real],
-        "n_iter_no_change": [POSITIVE],
         "early_stopping": ["boolean", AUTO],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-        "random_state": ["random_state"],
         "device": [str, torch.device],
-        "verbose": ["verbose"],
+        **{name: [name] for name in ("random_state", "verbose")},
         **{name: ["boolean"] for name in ("bias", "standardize", "warm_start")},
     }
 
@@ -273,16 +270,10 @@ class TSMLP(SavedEstimator):
             network = mlp(X.shape[1] + bool(constant), outputs, **shape).float()
         if shape["kind"] in ("ts-lrc", "ts-ibp-lrc"):
             start_at_zero(network)
-        learner = Learner(
-            network,
-            loss="squared" if regression else "cross-entropy",
-            optimizer=self.optimizer,
-            lr=self._learning_rate(),
-            momentum=self.momentum,
-            weight_decay=self.alpha,
-            seed=random.randint(2**31),
-            device=self.device,
-        )
+        rates: State = {"lr": self._learning_rate(), "weight_decay": self.alpha}
+        options: State = {"loss": "squared" if regression else "cross-entropy", **rates}
+        options |= {"optimizer": self.optimizer, "momentum": self.momentum, "device": self.device}
+        learner = Learner(network, seed=random.randint(2**31), **options)
         scaled = Scaling.fit(targets, weight, constant=ROUNDING) if regression else Scaling()
         self._model = ScaledNetwork(inputs, scaled, constant, learner, self._fixed(X.shape[1]))
         self.loss_curve_, self.validation_curve_, self.n_iter_ = [], [], 0
@@ -292,10 +283,8 @@ class TSMLP(SavedEstimator):
         before, now = self._model.settings, self._fixed(columns)
         changed = [f"{k} was {before[k]!r} and is {now[k]!r}" for k in now if now[k] != before[k]]
         if changed:
-            raise ValueError(
-                f"warm_start continues with the same network, but {', '.join(changed)}; "
-                "set warm_start=False to start again"
-            )
+            what = f"{', '.join(changed)}; set warm_start=False to start again"
+            raise ValueError(f"warm_start continues with the same network, but {what}")
         for group in self._model.learner.optimizer.param_groups:
             group.update(lr=self._learning_rate(), weight_decay=self.alpha)
             if "momentum" in group:
@@ -305,18 +294,15 @@ class TSMLP(SavedEstimator):
         """Return the arguments that the network is built from."""
         sizes, kind = self.hidden_layer_sizes, self.kind
         several = list(sizes) if isinstance(sizes, Iterable) else [sizes]
-        if not several or not all(
-            isinstance(n, Integral) and not isinstance(n, bool) and n > 0 for n in several
-        ):
+        whole = (isinstance(n, Integral) and not isinstance(n, bool) for n in several)
+        if not several or not all(whole) or min(several) < 1:
             raise ValueError(
                 f"hidden_layer_sizes must be a positive integer or a list of them, got {sizes!r}"
             )
         if self.learn_gates is not None:
             if kind not in ("ts-lrc", "ts-ibp-lrc"):
-                raise ValueError(
-                    "learn_gates is for kinds 'ts-lrc' and 'ts-ibp-lrc'; "
-                    f"leave it None with kind={kind!r}"
-                )
+                what = f"leave it None with kind={kind!r}"
+                raise ValueError(f"learn_gates is for kinds 'ts-lrc' and 'ts-ibp-lrc'; {what}")
             kind = "ts-ibp-lrc" if self.learn_gates else "ts-lrc"
         widths = [int(n) for n in several]
         return {"kind": kind, "depth": len(widths), "width": widths, "bias": bool(self.bias)}
@@ -333,11 +319,9 @@ class TSMLP(SavedEstimator):
 
     def _set_batch_size(self, rows: int) -> None:
         least, most = SETTINGS.batches
-        size = SETTINGS.few_batch
-        if self.batch_size != "auto":
-            size = int(self.batch_size)
-        elif rows >= SETTINGS.few_rows:
-            size = min(most, max(least, rows // 16))
+        usual = min(most, max(least, rows // 16))
+        auto = usual if rows >= SETTINGS.few_rows else SETTINGS.few_batch
+        size = auto if self.batch_size == "auto" else int(self.batch_size)
         self._model.learner.batch_size = size
 
     def _held_out(
@@ -490,17 +474,14 @@ class TSMLPClassifier(ClassifierMixin, TSMLP):  # type: ignore[misc]
         """
         known = check_partial_fit(getattr(self, "classes_", None), classes)
         if isinstance(self.class_weight, str):
-            raise ValueError(
-                f"class_weight={self.class_weight!r} needs all rows at once; "
-                "pass a dict of weights to use it with partial_fit"
-            )
+            what = "needs all rows at once; pass a dict of weights to use it with partial_fit"
+            raise ValueError(f"class_weight={self.class_weight!r} {what}")
         return self._learn_chunk(X, y, sample_weight, known)
 
     def _encoded(
         self, y: np.ndarray, weight: Weights, continues: bool, classes: np.ndarray | None = None
     ) -> tuple[np.ndarray, Weights, int]:
-        known = classes
-        if known is None:
+        if (known := classes) is None:
             known = check_classes(y, weight=weight)
             before = getattr(self, "classes_", known)
             if continues and not np.array_equal(known, before):

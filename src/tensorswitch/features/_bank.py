@@ -97,15 +97,11 @@ def learn_patch_bank(
     per_gate = grid**2 * (2 if isinstance(copies, str) else copies + 1)
     gates = features // per_gate
     if gates < len(sizes):
-        raise ValueError(
-            f"{features} features are too few: one gate for each of {len(sizes)} sizes needs "
-            f"{per_gate * len(sizes)}"
-        )
+        what = f"one gate for each of {len(sizes)} sizes needs {per_gate * len(sizes)}"
+        raise ValueError(f"{features} features are too few: {what}")
     generator = torch.Generator().manual_seed(0) if generator is None else generator
     options: dict[str, Any] = {"grid": grid, "copies": copies, "generator": generator, **settings}
     ends = [gates * i // len(sizes) for i in range(len(sizes) + 1)]
-    parts = [
-        learn_patch_features(images, gates=end - start, size=size, **options)
-        for (start, end), size in zip(pairwise(ends), sizes, strict=True)
-    ]
+    pairs = zip((end - start for start, end in pairwise(ends)), sizes, strict=True)
+    parts = [learn_patch_features(images, gates=n, size=size, **options) for n, size in pairs]
     return PatchBank2d(parts, image_shape)

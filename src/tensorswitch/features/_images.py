@@ -30,29 +30,21 @@ def as_images(array: Any, image_shape: tuple[int, ...] | None = None) -> Tensor:
     """
     array = np.asarray(array)
     if array.dtype == object or array.dtype.kind not in "buif":
-        raise ValueError(
-            f"images must be numbers, got an array of {array.dtype}; are they all of one size, and "
-            "not sparse?"
-        )
+        what = f"got an array of {array.dtype}; are they all of one size, and not sparse?"
+        raise ValueError(f"images must be numbers, {what}")
     if array.ndim == 2:
         if image_shape is None or len(image_shape) not in (2, 3):
-            raise ValueError(
-                f"flat rows of shape {array.shape} need image_shape=(height, width) or "
-                f"(height, width, channels), got {image_shape!r}"
-            )
+            what = "image_shape=(height, width) or (height, width, channels)"
+            raise ValueError(f"flat rows of shape {array.shape} need {what}, got {image_shape!r}")
         if math.prod(image_shape) != array.shape[1]:
-            raise ValueError(
-                f"rows have {array.shape[1]} values, but image_shape {tuple(image_shape)} has "
-                f"{math.prod(image_shape)}"
-            )
+            what = f"image_shape {tuple(image_shape)} has {math.prod(image_shape)}"
+            raise ValueError(f"rows have {array.shape[1]} values, but {what}")
         array = array.reshape(len(array), *image_shape)
     if array.ndim == 3:
         array = array[..., None]
     if array.ndim != 4:
-        raise ValueError(
-            "images must have the shape (n, height, width) or (n, height, width, channels), "
-            f"got {array.shape}"
-        )
+        what = "(n, height, width) or (n, height, width, channels)"
+        raise ValueError(f"images must have the shape {what}, got {array.shape}")
     if not channels_first(array.shape):
         array = array.transpose(0, 3, 1, 2)
     images = torch.from_numpy(np.array(array, dtype=np.float32, order="C"))

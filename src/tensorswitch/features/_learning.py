@@ -77,7 +77,6 @@ def learn_patch_features(
         )
     added = floor**2 * scale
     floored = positive(variance + added)
-    contrast = variance / floored
     patches /= floored.sqrt()[:, None]
     mean = patches.mean(0)
     kept = min(components, patches.shape[1] - 1, len(patches))
@@ -86,20 +85,16 @@ def learn_patch_features(
     # Flat patches are neither gates nor do they decide on thresholds, which noise on a plain
     # background would then cross.
     count = max(gates, min(LEARNING.quantile, len(patches)))
-    chosen = torch.multinomial(contrast + 1e-12, count, count > len(patches), generator=generator)
+    chosen = torch.multinomial(
+        variance / floored + 1e-12, count, count > len(patches), generator=generator
+    )
     gate_weight = _gates(whitened, whitened[chosen[:gates]], gates_from, generator)
     scores = whitened[chosen[: LEARNING.quantile]] @ gate_weight.t()
     threshold = torch.quantile(scores, 1 - open_fraction, dim=0)
-    return PatchFeatures2d(
-        (whitening - whitening.mean(0)).t().reshape(-1, channels, size, size),
-        mean @ whitening,
-        gate_weight,
-        threshold,
-        (channels, height, width),
-        stride=stride,
-        floor=added,
-        **settings,
-    )
+    filters = (whitening - whitening.mean(0)).t().reshape(-1, channels, size, size)
+    tensors = filters, mean @ whitening, gate_weight, threshold
+    settings |= {"stride": stride, "floor": added}
+    return PatchFeatures2d(*tensors, (channels, height, width), **settings)
 
 
 def _sampled(images: Tensor, size: int, stride: int, generator: torch.Generator) -> Tensor:

@@ -90,10 +90,8 @@ class PatchFeatures2d(nn.Module):
         check_shape("threshold", threshold, (gates,), "(gates,)")
         whole = isinstance(copies, Integral) and not isinstance(copies, bool)
         if copies != "score" and not (whole and 0 <= int(copies) <= components):
-            raise ValueError(
-                f"copies must be 'score' or a number from 0 to the {components} components, "
-                f"got {copies!r}"
-            )
+            what = f"a number from 0 to the {components} components, got {copies!r}"
+            raise ValueError(f"copies must be 'score' or {what}")
         if pool not in ("mean", "max"):
             raise ValueError(f"pool must be 'mean' or 'max', got {pool!r}")
         self.image_shape = (channels, height, width)

@@ -18,9 +18,8 @@ IMAGES = 16  # at a time: the gates of all positions are held
 def pixel_shares(bank: PatchBank2d, images: Tensor, weight: Tensor) -> Tensor:
     """Divide the outputs of a readout among the pixels: (images, outputs, height, width).
 
-    A feature is a power of a sum over the positions of a window. Its share in an output is divided
-    among the positions in proportion to what they add to the sum, and that of a position evenly
-    among the pixels of its patch. The shares of all pixels add up to the output exactly.
+    A feature's share is divided among the positions in proportion to what they add to its sum, and
+    that of a position evenly among the pixels of its patch, so that all add up to the output.
     """
     height, width = images.shape[2:]
     down, across = reduction(height, width)

@@ -137,11 +137,8 @@ def equivalent_kernels(
     if not kinds or not depths:
         raise ValueError("kinds and depths must each name at least one")
     x, y = as_tensors(X, Y)
-    results = {
-        (kind, depth): empty((len(x), len(y)), dtype or x.dtype, x.device)
-        for kind in dict.fromkeys(kinds)
-        for depth in dict.fromkeys(depths)
-    }
+    keys = product(dict.fromkeys(kinds), dict.fromkeys(depths))
+    results = {key: empty((len(x), len(y)), dtype or x.dtype, x.device) for key in keys}
     left = UnitRows(x)
     right = left if Y is None else UnitRows(y)
     size = tile_size(x.shape[1])
@@ -159,9 +156,7 @@ def equivalent_kernels(
             results[kind, depth][rows, columns] = value
             if Y is None and i != j:
                 results[kind, depth][columns, rows] = value.t()
-    return {
-        key: value if isinstance(X, Tensor) else value.numpy() for key, value in results.items()
-    }
+    return results if isinstance(X, Tensor) else {k: v.numpy() for k, v in results.items()}
 
 
 @torch.no_grad()

@@ -20,9 +20,7 @@ NEAR = 0.08  # 1 ∓ cos θ below which an angle is computed from the difference
 def sweep(
     a: Tensor, b: Tensor, wanted: Iterable[tuple[str, int]]
 ) -> Iterator[tuple[str, int, Tensor]]:
-    """Yield the wanted kernels of unit vectors by increasing depth.
-
-    A yielded tensor may be overwritten by the caller, and is overwritten by the next iteration.
+    """Yield the wanted kernels of unit vectors by increasing depth; the next overwrites a tensor.
 
     With ``φ = θ/2`` and ``u = sin² φ``, so that ``cos θ = 1 − 2u``, a layer of the SS network is
     ``u' = u − (√(u − u²) − φ (1 − 2u)) / π``.

@@ -25,14 +25,10 @@ def tile_size(features: int) -> int:
 
 
 class KernelTiles:
-    """The symmetric matrix ``K(X, X)`` as tiles of its upper triangle.
-
-        K v = Σ_{i ≤ j} K_ij v_j + Σ_{i < j} K_ijᵀ v_i
+    """The symmetric matrix ``K(X, X)``, ``K v = Σ_{i ≤ j} K_ij v_j + Σ_{i < j} K_ijᵀ v_i``.
 
     Tiles are made, used and dropped in each product, or kept, which takes half the memory of the
-    matrix and makes further products about ten times as fast.
-
-    Of several ``parts``, each takes its share of the tiles; products of all parts add up.
+    matrix and makes further products about ten times as fast. Products of all ``parts`` add up.
     """
 
     def __init__(
@@ -93,8 +89,7 @@ class KernelTiles:
                 upper = tile.triu(1)
                 tile = upper + upper.t()
             if buffer is not None:
-                held = buffer[start : start + tile.numel()].view(tile.shape)
-                tile = held.copy_(tile)
+                tile = buffer[start : start + tile.numel()].view(tile.shape).copy_(tile)
                 kept.append((a, b, tile))
                 start += tile.numel()
             yield a, b, tile

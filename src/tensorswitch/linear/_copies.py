@@ -47,10 +47,9 @@ class Copies(Representation):
 
     def __init__(self, gate_weights: Sequence[Tensor], switch: Switch | str = "relu") -> None:
         self.switch = as_switch(switch)
-        self.gate_weights = [
-            w.detach().clone(memory_format=torch.contiguous_format)
-            for w in check_gate_weights(gate_weights, self.switch)
-        ]
+        checked = check_gate_weights(gate_weights, self.switch)
+        kept = torch.contiguous_format
+        self.gate_weights = [w.detach().clone(memory_format=kept) for w in checked]
         self._set_sizes([len(w) for w in self.gate_weights], self.gate_weights[0].shape[1])
 
     @classmethod
@@ -184,7 +183,5 @@ def check_wide(name: str, tensor: Tensor) -> None:
     """Raise unless a tensor has a type in which sums over rows are exact enough."""
     check_floating(name, tensor)
     if tensor.dtype not in (torch.float32, torch.float64):
-        raise TypeError(
-            f"{name} is {tensor.dtype}, but sums over rows need torch.float32 or torch.float64; "
-            "convert it with .float()"
-        )
+        what = "sums over rows need torch.float32 or torch.float64; convert it with .float()"
+        raise TypeError(f"{name} is {tensor.dtype}, but {what}")

@@ -47,9 +47,8 @@ class Settings:
     strip: int = 32
     cache_bytes: int = 1 << 22
     product_bytes: int = 1 << 26
-    lengths: tuple[int, ...] = (
-        *(16, 32, 48, 64, 80, 96, 128, 160, 192),
-        *(208, 224, 240, 256, 288, 320, 384, 512),
+    lengths: tuple[int, ...] = tuple(
+        16 * n for n in (1, 2, 3, 4, 5, 6, 8, 10, 12, 13, 14, 15, 16, 18, 20, 24, 32)
     )
     piece_cost: int = 64
     call: float = 2e5
@@ -110,10 +109,7 @@ def pair_index(units: int, device: torch.device | str = "cpu") -> Tensor:
 def add_gram(
     packed: Tensor, cross: Tensor, x: Tensor, gates: Tensor, targets: Tensor, sign: int = 1
 ) -> None:
-    """Add the Gram matrix of the rows to ``packed`` and ``Σ_b h_bj x_b t_bᵀ`` to ``cross``.
-
-    ``cross`` has the shape (units, inputs, outputs). With ``sign=-1`` the sums are subtracted.
-    """
+    """Add the Gram matrix of rows to ``packed``, their ``Σ_b h_bj x_b t_bᵀ`` to ``cross``."""
     rows, units = gates.shape
     if not rows:
         return
@@ -211,11 +207,9 @@ def _products(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _pieces(code: Tensor, patterns: int) -> tuple[Tensor, Tensor]:
-    """Sort rows by pattern and cut them into pieces of equal length.
+    """Return pieces of rows with the same pattern: the pattern and the row indices of each.
 
-    Returns the pattern of each piece and its row indices, where an index one past the last row is
-    padding. Pattern 0 opens no unit and is omitted. Long pieces need more padding and short ones
-    more additions, so the length is chosen by its cost for these counts.
+    An index one past the last row is padding. Pattern 0 opens no unit and is omitted.
     """
     counts = torch.bincount(code, minlength=patterns)
     order = torch.sort(code, stable=True).indices
@@ -235,11 +229,7 @@ def _pieces(code: Tensor, patterns: int) -> tuple[Tensor, Tensor]:
 
 
 def _strips(n_in: int, device: torch.device) -> list[tuple[slice, Tensor, slice]]:
-    """Split the inputs into strips.
-
-    For each strip: its inputs, the positions of the upper triangle in their products with all
-    inputs from the first of the strip on, and the packed columns of these positions.
-    """
+    """Return strips of inputs, the places of the upper triangle in their products, its columns."""
     strips, done = [], 0
     for start in range(0, n_in, SETTINGS.strip):
         inputs = slice(start, min(start + SETTINGS.strip, n_in))
@@ -256,18 +246,14 @@ POLYNOMIALS = {2: 3, 4: 7, 8: 11, 16: 19, 32: 37, 64: 67, 128: 131, 256: 283, 51
 
 @lru_cache
 def pair_cover(units: int, size: int) -> tuple[Block, ...]:
-    """Return blocks of at most ``size`` units that cover all pairs of units.
-
-    Each block comes with the pairs i ≤ j, as positions within the block, that are new to it.
-    """
+    """Return blocks of units that cover all pairs, with the places i ≤ j of those new to each."""
     seen: set[tuple[int, int]] = set()
     blocks = []
-    for block in _cover(tuple(range(units)), size):
-        block = tuple(sorted(block))
+    for block in map(tuple, map(sorted, _cover(tuple(range(units)), size))):
         pairs = combinations_with_replacement(range(len(block)), 2)
-        new = [(i, j) for i, j in pairs if (block[i], block[j]) not in seen]
+        new = tuple((i, j) for i, j in pairs if (block[i], block[j]) not in seen)
         seen.update((block[i], block[j]) for i, j in new)
-        blocks.append((block, tuple(new)))
+        blocks.append((block, new))
     return tuple(block for block in blocks if block[1])
 
 

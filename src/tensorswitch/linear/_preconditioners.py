@@ -92,10 +92,7 @@ class SampledRows:
     def _gather(
         self, rows: RowsOf, weights: Tensor, ranks: Ranks, most_bytes: float, share: int
     ) -> tuple[RowsOf, Tensor]:
-        """Return one of ``share`` rows of all processes at most: inputs with gates, and weights.
-
-        Each process fills places of its own in tensors of zeros, whose sum then holds all rows.
-        """
+        """Return one of ``share`` rows of all processes at most: inputs with gates, and weights."""
         used = (weights > 0).nonzero().flatten()
         counts = torch.zeros(ranks.count, dtype=torch.float64, device=weights.device)
         counts[ranks.rank] = len(used)
@@ -111,7 +108,7 @@ class SampledRows:
         order = torch.randperm(len(used), generator=generator, device="cpu")
         chosen = used[order[:count].to(used.device)]
         picked = rows[chosen]
-        kept = []
+        kept = []  # each process fills places of its own in zeros, whose sum then holds all rows
         for part in (picked.x, *picked.gates, weights[chosen, None]):
             block = weights.new_zeros(int(shares.sum()), part.shape[1])
             block[start : start + count] = part.to(block)
@@ -179,9 +176,8 @@ def kronecker_inverse(
         try:
             found, vectors = torch.linalg.eigh(moment / max(count, 1e-300))
         except RuntimeError as error:  # LinAlgError is a RuntimeError
-            raise SingularError(
-                "the eigendecomposition of the moments of x and the gates failed"
-            ) from error
+            what = "the eigendecomposition of the moments of x and the gates failed"
+            raise SingularError(what) from error
         values.append(found.clamp_min(0).to(x.dtype))
         bases.append(vectors.to(x.dtype))
     t, u, v = values

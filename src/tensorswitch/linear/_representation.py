@@ -206,9 +206,8 @@ class Representation(ABC):
             energy = block.x.double().square().sum(1)
             for h in block.gates:
                 energy *= h.sum(1)
-            total += float(
-                (energy if sample_weight is None else energy * sample_weight[part]).sum()
-            )
+            energy = energy if sample_weight is None else energy * sample_weight[part]
+            total += float(energy.sum())
         return total / self.features
 
     def hashes(self, rows: RowsOf) -> Tensor:

@@ -142,7 +142,8 @@ def fold_hashes(
     with the same inputs are spread over the folds in the order of their targets; copies stay
     together. ``seen`` is the number of rows before.
     """
-    s = torch.ones(len(hashes), dtype=torch.float64) if weight is None else weight.double()
+    ones = torch.ones(len(hashes), dtype=torch.float64, device=hashes.device)
+    s = ones if weight is None else weight.double()
     if not len(hashes):
         return hashes
     groups = _Groups.of(hashes, row_hashes(targets), s)

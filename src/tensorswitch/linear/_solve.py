@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import torch
 from torch import Tensor
@@ -140,23 +140,13 @@ def solve_problem(
     rows = len(torch.unique(hashes if weight is None else hashes[weight > 0]))
     several = len(penalties(alpha, 1.0))
     representation, like, out = problem.representation, problem.targets, problem.targets.shape[1]
-    name, folds = choose_folds(
-        representation,
-        rows,
-        out,
-        solver=solver,
-        memory_gb=memory_gb,
-        dtype=like.dtype,
-        alphas=several,
-        wanted=left_out or several > 1,
-    )
+    choice: dict[str, Any] = {"solver": solver, "memory_gb": memory_gb, "dtype": like.dtype}
+    choice |= {"alphas": several, "wanted": left_out or several > 1}
+    name, folds = choose_folds(representation, rows, out, **choice)
     if name == "streaming":
-        kind = like.dtype
-        sums = Sums(
-            representation, out, dtype=kind, device=like.device, forgetting=forgetting, **folds
-        ).add(problem)
-        solution = sums.solve(alpha, fit_intercept=options.fit_intercept)
-        return Solved(solution, name, sums)
+        kind: dict[str, Any] = {"dtype": like.dtype, "device": like.device}
+        sums = Sums(representation, out, forgetting=forgetting, **kind, **folds).add(problem)
+        return Solved(sums.solve(alpha, fit_intercept=options.fit_intercept), name, sums)
     if name == "dual":
         solution, outputs = dual(problem, alpha, options.fit_intercept, left_out)
         return Solved(solution, name, left_out=outputs)
@@ -171,14 +161,11 @@ def choose_folds(
     rows: int,
     out_features: int,
     *,
-    solver: str = "auto",
-    memory_gb: float | None = None,
-    dtype: torch.dtype = torch.float32,
-    in_chunks: bool = False,
     alphas: int = 1,
     wanted: bool = True,
+    **options: Any,
 ) -> tuple[str, Folds]:
-    """Choose the solver, and how many sums the streaming one keeps.
+    """Choose the solver by the options of :func:`choose_solver`, and how many sums are kept.
 
     Sums of all folds are kept if they fit into memory, otherwise those of the first fold and of all
     others, which needs two. If no outputs for rows left out are needed, one sum will do.
@@ -194,15 +181,7 @@ def choose_folds(
     sizes = rows, in_features, gates[::-1], out_features
     for count, folds in ways:
         try:
-            choice = choose_solver(
-                *sizes,
-                solver=solver,
-                memory_gb=memory_gb,
-                dtype=dtype,
-                in_chunks=in_chunks,
-                alphas=alphas,
-                sums=count,
-            )
+            choice = choose_solver(*sizes, alphas=alphas, sums=count, **options)
         except MemoryError:
             if count == ways[-1][0]:
                 raise
@@ -248,15 +227,10 @@ class Choice(NamedTuple):
 
 
 def _requirements(
-    rows: int,
-    in_features: int,
-    gates: Sequence[int],
-    out_features: int,
-    dtype: torch.dtype,
-    alphas: int,
-    sums: int,
+    sizes: tuple[int, int, Sequence[int], int], dtype: torch.dtype, alphas: int, sums: int
 ) -> list[Choice]:
     """Estimate the requirements of each solver."""
+    rows, in_features, gates, out_features = sizes
     units, call = math.prod(gates), PAIRS.call
     features, size = units * in_features, dtype.itemsize
     held = rows * (in_features * size + sum(gates))
@@ -352,7 +326,7 @@ def choose_solver(
         known = ", ".join(map(repr, ("auto", *SOLVERS[:-1])))
         raise ValueError(f"solver must be {known} or {SOLVERS[-1]!r}, got {solver!r}")
     budget = memory_budget(memory_gb)
-    options = _requirements(rows, in_features, gates, out_features, dtype, alphas, sums)
+    options = _requirements((rows, in_features, gates, out_features), dtype, alphas, sums)
     order = ("streaming", "dual", "matrix-free")  # of equal work, first sums
     fitting = sorted(
         (o for o in options if o.memory <= budget),
@@ -364,10 +338,8 @@ def choose_solver(
         least = min(wanted, key=lambda o: o.memory)
         others = " and ".join(f"{o.solver!r} fits ({o.memory / 2**30:.2f} GB)" for o in fitting)
         if in_chunks:
-            others = (
-                "raise memory_gb, use fewer gates or features, or fit all rows at once with "
-                "solver='matrix-free' or 'auto', which need less memory"
-            )
+            others = "raise memory_gb, use fewer gates or features, or fit all rows at once with "
+            others += "solver='matrix-free' or 'auto', which need less memory"
         others = others or "no other solver fits; raise memory_gb, or use fewer gates or PCA"
         features = math.prod(gates) * in_features
         raise MemoryError(
@@ -375,13 +347,8 @@ def choose_solver(
             f"and {features:,} features, but the budget is {budget / 2**30:.2f} GB; {others}"
         )
     if solver == "auto":
-        tried = ", ".join(
-            f"{o.solver} {o.memory / 2**30:.2f} GB and {o.work:.1e} operations" for o in options
-        )
-        log.info(
-            "solver %r: least work within %.2f GB of memory (%s)",
-            chosen.solver,
-            budget / 2**30,
-            tried,
-        )
+        sizes = [(o.solver, o.memory / 2**30, o.work) for o in options]
+        tried = ", ".join(f"{name} {size:.2f} GB and {n:.1e} operations" for name, size, n in sizes)
+        found = chosen.solver, budget / 2**30, tried
+        log.info("solver %r: least work within %.2f GB of memory (%s)", *found)
     return chosen

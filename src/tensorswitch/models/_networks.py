@@ -48,10 +48,8 @@ class Network(nn.Sequential):
         with torch.device("meta"):
             built = build(self.description)
         if repr(built) != repr(self):
-            raise ValueError(
-                "the network was changed after it was built, so its description would not build "
-                f"it again; {ADVICE}"
-            )
+            what = f"so its description would not build it again; {ADVICE}"
+            raise ValueError(f"the network was changed after it was built, {what}")
         return {"description": self.description, "weights": dict(self.state_dict())}
 
     @classmethod
@@ -176,16 +174,10 @@ def cnn(
         found += [nn.Flatten(), _glorot(nn.Linear(flat, widths[0])), nn.ReLU()]
         return found + _layers(widths[0], out_features, kind, widths, ts, True)
 
-    description = {
-        "architecture": "cnn",
-        "in_channels": int(in_channels),
-        "size": [height, across],
-        "out_features": int(out_features),
-        "convolutions": repeats,
-        "channels": [int(n) for n in channels],
-        **_described(kind, widths, ts),
-        "ts_blocks": sorted(map(int, ts_blocks)),
-    }
+    images: State = {"in_channels": int(in_channels), "size": [height, across]}
+    blocks: State = {"convolutions": repeats, "channels": [int(n) for n in channels]}
+    description = {"architecture": "cnn", **images, "out_features": int(out_features), **blocks}
+    description |= {**_described(kind, widths, ts), "ts_blocks": sorted(map(int, ts_blocks))}
     return _network(layers, f"channels {tuple(channels)}, width {width}", description)
 
 
@@ -287,10 +279,8 @@ def _ts_layers(kind: str, depth: int, ts_layers: Collection[int] | None) -> set[
     if wrong := sorted(chosen - every):
         raise ValueError(f"ts_layers {wrong} are not among the layers 1 to {depth}")
     if kind == "ts-ibp" and chosen != every:
-        raise ValueError(
-            "the uncompressed TS network ('ts-ibp') has TS layers only; "
-            "use kind 'ts-ibp-lrc' to choose some"
-        )
+        what = "has TS layers only; use kind 'ts-ibp-lrc' to choose some"
+        raise ValueError(f"the uncompressed TS network ('ts-ibp') {what}")
     return chosen
 
 

@@ -187,10 +187,8 @@ def fold_rows(x: Tensor, weight: Tensor, *tail: int) -> tuple[Tensor, tuple[int,
         )
     axis = x.dim() - len(tail)
     if x.shape[axis] != tail[0]:
-        raise ValueError(
-            f"input has size {x.shape[axis]} on axis {axis} ({names[0]}), "
-            f"expected {tail[0]}; its shape is {tuple(x.shape)}"
-        )
+        what = f"expected {tail[0]}; its shape is {tuple(x.shape)}"
+        raise ValueError(f"input has size {x.shape[axis]} on axis {axis} ({names[0]}), {what}")
     check_dtype_device("input", x, "weight", weight)
     lead = tuple(x.shape[:axis])
     return (x if axis == 1 else x.reshape(math.prod(lead), *x.shape[axis:])), lead
@@ -205,10 +203,8 @@ def check_relu_layers(hidden: Sequence[nn.Linear], output: nn.Linear) -> None:
             raise TypeError(f"{name} must be a torch.nn.Linear, got {type(layer).__name__}")
     for name, layer, above in zip(names, hidden, [*hidden[1:], output], strict=True):
         if layer.out_features != above.in_features:
-            raise ValueError(
-                f"{name} has out_features {layer.out_features} but "
-                f"the layer above it has in_features {above.in_features}"
-            )
+            what = f"the layer above it has in_features {above.in_features}"
+            raise ValueError(f"{name} has out_features {layer.out_features} but {what}")
 
 
 def bias_or_zeros(layer: nn.Linear | nn.Conv2d) -> Tensor:

@@ -107,10 +107,8 @@ class SwitchedConv2d(OneLayer):
         sides = zip(x.shape[2:], padding, spans, self.stride, strict=True)
         height, width = ((n + 2 * p - span - 1) // s + 1 for n, p, span, s in sides)
         if height < 1 or width < 1:
-            raise ValueError(
-                f"a {self.kernel_size} kernel with padding {self.padding} does not fit in "
-                f"an image of {image}"
-            )
+            what = f"does not fit in an image of {image}"
+            raise ValueError(f"a {self.kernel_size} kernel with padding {self.padding} {what}")
         patches = F.unfold(x, self.kernel_size, self.dilation, padding, self.stride)
         patches = patches.transpose(1, 2).reshape(-1, patches.shape[1])
         scores = self._scores(patches, self.gate_weight.flatten(1), self.gate_bias)
@@ -145,10 +143,8 @@ class SwitchedConv2d(OneLayer):
                 f"padding {output.padding}"
             )
         if hidden.out_channels != output.in_channels:
-            raise ValueError(
-                f"hidden has out_channels {hidden.out_channels} but "
-                f"output has in_channels {output.in_channels}"
-            )
+            what = f"output has in_channels {output.in_channels}"
+            raise ValueError(f"hidden has out_channels {hidden.out_channels} but {what}")
         sizes = hidden.in_channels, hidden.out_channels, output.out_channels
         window = hidden.kernel_size, hidden.stride, hidden.padding
         settings = {

@@ -224,10 +224,8 @@ def _window(layer: nn.MaxPool2d) -> tuple[int, int]:
         for name in ("kernel_size", "stride", "padding", "dilation")
     )
     if kernel != stride or padding != (0, 0) or dilation != (1, 1) or layer.ceil_mode:
-        raise _RefusedError(
-            "its max pooling must have a stride equal to its kernel size, no padding, no dilation "
-            f"and no ceil_mode, got {layer}"
-        )
+        what = "a stride equal to its kernel size, no padding, no dilation and no ceil_mode"
+        raise _RefusedError(f"its max pooling must have {what}, got {layer}")
     return kernel
 
 

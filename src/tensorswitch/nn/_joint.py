@@ -107,10 +107,8 @@ class CompressedSwitching(JointSwitching):
         check_relu_layers([hidden], output)
         least = min(hidden.in_features, output.out_features)
         if rank > least:
-            raise ValueError(
-                f"rank must be at most {least}, the smaller of in_features "
-                f"{hidden.in_features} and out_features {output.out_features}, got {rank}"
-            )
+            what = f"in_features {hidden.in_features} and out_features {output.out_features}"
+            raise ValueError(f"rank must be at most {least}, the smaller of {what}, got {rank}")
         self.rank = rank
         super().__init__(hidden, output)
 

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -42,15 +43,9 @@ def to_onnx(module: nn.Module, args: Tensor | tuple[Tensor], path: str | Path) -
         )
     rows = torch.export.Dim("rows", min=1, max=1 << 30)
     with evaluating(module), torch.no_grad(), _silent():
-        program = torch.onnx.export(
-            module,
-            args if isinstance(args, tuple) else (args,),
-            dynamo=True,
-            dynamic_shapes=({0: rows},),
-            input_names=["x"],
-            output_names=["y"],
-            verbose=False,
-        )
+        options: dict[str, Any] = {"input_names": ["x"], "output_names": ["y"], "verbose": False}
+        options |= {"dynamo": True, "dynamic_shapes": ({0: rows},)}
+        program = torch.onnx.export(module, args if isinstance(args, tuple) else (args,), **options)
     assert program is not None
     with replacing(path) as partial:
         partial.write_bytes(program.model_proto.SerializeToString())

@@ -54,25 +54,19 @@ def choose_group(
 
     If a fraction p of the gates takes part in routing, a group of g units has a routed gate in
     ``1 − (1 − p)^g`` of the rows. These are spread over ``2^g − 1`` patterns, which are padded to
-    the length of the most common one or multiplied one by one. The cost of these products, of the
-    pattern sums, of moving rows and of sorting routes is compared to the cost of the dense product,
-    which is faster in the forward pass and if the output is narrow. Where units are ``flipped``,
-    their common part costs a pass over the weights. ``benchmarks/strategies.py`` compares the
-    choice to the fastest strategy.
+    the length of the most common one or multiplied one by one. The dense product is faster in the
+    forward pass and if the output is narrow. ``benchmarks/strategies.py`` checks the choice.
     """
     if rows * units * n_in * n_out <= COSTS.tiny:
         return 0
-    if n_out < n_in:
-        dense, narrow = 0.6, 48
-    else:
-        dense, narrow = (1.4 if backward else 0.6), 32
+    p, narrow = routed, 48 if n_out < n_in else 32
+    dense = 1.4 if backward and n_out >= n_in else 0.6
     area, width = n_in * n_out, n_in + n_out
     cost = [units * rows * (dense * area + COSTS.move / 2 * width) + COSTS.plan / 3]
     common = COSTS.common * units * area if flipped else 0
     area = n_in * max(n_out, narrow)  # narrower products take equally long
     for g in range(1, MAX_GROUP + 1):
         groups, patterns, sort = math.ceil(units / g), 2**g - 1, 1 if g == 1 else 2
-        p = routed
         used = rows * (1 - (1 - p) ** g)
         commonest = p**g if p >= 0.5 else p * (1 - p) ** (g - 1)
         slots = min(patterns * rows * commonest, used + patterns * COSTS.pad_work / area)

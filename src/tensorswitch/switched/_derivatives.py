@@ -27,9 +27,8 @@ from tensorswitch.switched import _compute
 from tensorswitch.switched._plain import plain_outer
 from tensorswitch.switches import Routes
 
-LINEAR, OUTER, GRADIENTS = (
-    f"tensorswitch::switched_{name}" for name in ("linear", "outer", "gradients")
-)
+LINEAR, OUTER = "tensorswitch::switched_linear", "tensorswitch::switched_outer"
+GRADIENTS = "tensorswitch::switched_gradients"
 # Not by torch.library.custom_op, whose first call imports the compiler: a second and 100 MB.
 SCHEMAS = {
     LINEAR: "(Tensor x, Tensor gates, Tensor weight, int? group=None, bool training=False)"
@@ -79,9 +78,8 @@ class Linear(torch.autograd.Function):
             grad_weight = outer(x, gates, delta, ctx.group) if need_weight else None
             grad_weight = None if grad_weight is None else grad_weight.to(weight.dtype)
         else:
-            grad_x, grad_weight = gradients_op(
-                delta, x, gates, weight, ctx.group, need_x, need_weight
-            )
+            needed = need_x, need_weight
+            grad_x, grad_weight = gradients_op(delta, x, gates, weight, ctx.group, *needed)
         return grad_x if need_x else None, None, grad_weight if need_weight else None, None, None
 
     @staticmethod
@@ -178,10 +176,8 @@ def _gradients_fake(
 ) -> tuple[Tensor, Tensor]:
     check_map(x, gates, weight)
     check_outer(x, gates, errors)
-    return (
-        x.new_empty(x.shape if need_x else (0,)),
-        weight.new_empty(weight.shape if need_weight else (0,)),
-    )
+    grad_x = x.new_empty(x.shape if need_x else (0,))
+    return grad_x, weight.new_empty(weight.shape if need_weight else (0,))
 
 
 def _batched(size: int, tensor: Tensor, dim: int | None) -> Tensor:

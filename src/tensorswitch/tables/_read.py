@@ -75,10 +75,8 @@ def read_table(path: str | Path, sep: str | None = None) -> tuple[pd.DataFrame, 
         for encoding in ("utf-16",) if marked else () if zeros else ("utf-8-sig", "cp1252"):
             with suppress(UnicodeError):
                 return _read_text(path, encoding, sep)
-        raise DataError(
-            f"{path} is neither UTF-8, UTF-16 nor Windows-1252, or it is UTF-16 without a byte "
-            "order mark; save it as UTF-8"
-        )
+        what = "or it is UTF-16 without a byte order mark; save it as UTF-8"
+        raise DataError(f"{path} is neither UTF-8, UTF-16 nor Windows-1252, {what}")
 
 
 def _read_text(path: Path, encoding: str, sep: str | None) -> tuple[pd.DataFrame, str, list[str]]:
@@ -188,10 +186,9 @@ def _is_header(row: list[str], below: list[str]) -> bool:
     kinds, others = ([_kind(cell) for cell in line] for line in (row, below))
     names = [cell for cell, kind in zip(row, kinds, strict=True) if kind == "number"]
     values = [cell for cell, kind in zip(below, kinds, strict=False) if kind == "number"]
-    counts = False
-    if all(map(str.isdecimal, names)):
-        steps = {int(b) - int(a) for a, b in pairwise(names)}
-        counts = steps == {1} or (len(names) > 2 and len(steps) == 1 and steps != {0})
+    whole = all(map(str.isdecimal, names))
+    steps = {int(b) - int(a) for a, b in pairwise(names)} if whole else set()
+    counts = steps == {1} or (len(names) > 2 and len(steps) == 1 and steps != {0})
     if "word" not in kinds:
         return not row[0] and counts
     pairs = [{*pair} for pair in zip(kinds, others, strict=False)]

@@ -167,16 +167,10 @@ class Learner:
             self.optimizer = OPTIMIZERS[optimizer](trained, fused=fused, **rates)
         self.schedule = None if schedule is None else schedule(self.optimizer)
         self.generator = torch.Generator().manual_seed(int(seed))
-        self.epochs_done = 0
-        self.settings: State = {
-            "loss": loss,
-            "optimizer": optimizer,
-            **rates,
-            "batch_size": self.batch_size * self.ranks,  # of all processes together
-            "precision": precision,
-            "schedule": None if schedule is None else type(self.schedule).__name__,
-            "seed": int(seed),
-        }
+        self.epochs_done, together = 0, self.batch_size * self.ranks
+        steps: State = {"loss": loss, "optimizer": optimizer, **rates, "batch_size": together}
+        named = None if schedule is None else type(self.schedule).__name__
+        self.settings = {**steps, "precision": precision, "schedule": named, "seed": int(seed)}
 
     def options(self) -> State:
         """Return the present settings of the optimiser, as arguments for another learner."""
@@ -205,10 +199,8 @@ class Learner:
             Training rows, on the device of the learner, and what is called after each step.
         """
         if not len(rows.x) or len(rows.x) != len(rows.y):
-            raise ValueError(
-                "training needs at least one row, and one target per row; "
-                f"got {len(rows.x)} rows and {len(rows.y)} targets"
-            )
+            what = f"got {len(rows.x)} rows and {len(rows.y)} targets"
+            raise ValueError(f"training needs at least one row, and one target per row; {what}")
         self.network.train()
         order = torch.randperm(len(rows.x), generator=self.generator, device="cpu")
         order = order.to(rows.x.device)
@@ -319,10 +311,8 @@ class Learner:
         function = LOSSES[self.loss_name]
         if self.loss_name == "squared" and y.shape != outputs.shape:  # without broadcasting
             if y.dim() != 1 or outputs.numel() != len(y):
-                raise ValueError(
-                    f"targets have shape {tuple(y.shape)}, but the outputs of the network have "
-                    f"shape {tuple(outputs.shape)}"
-                )
+                what = f"but the outputs of the network have shape {tuple(outputs.shape)}"
+                raise ValueError(f"targets have shape {tuple(y.shape)}, {what}")
             y = y.reshape(outputs.shape)
         if weight is None:
             return function(outputs, y, reduction="sum")

@@ -130,10 +130,8 @@ def _resume(learner: Learner, place: Path, notes: State) -> History:
             best = bool(written.epochs) and len(written.epochs) == history.best.epoch
             _settle_best(place, history, best)
             if not (place / BEST).exists():
-                raise ValueError(
-                    f"{place} has {CHECKPOINT} but no {BEST}; use another folder, "
-                    f"or remove {place / CHECKPOINT} to start over"
-                )
+                what = f"use another folder, or remove {place / CHECKPOINT} to start over"
+                raise ValueError(f"{place} has {CHECKPOINT} but no {BEST}; {what}")
     if learner.ranks > 1:
         distributed.barrier()  # all must have read the checkpoint before one is written
     return history
