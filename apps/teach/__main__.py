@@ -59,6 +59,8 @@ def _serve(options: argparse.Namespace) -> None:
     classroom = Classroom(options.folder, options.start)
     with _listening(options.port) as listening:
         port, token = listening.getsockname()[1], new_token()
+        address = f"http://127.0.0.1:{port}/{token}/"
+        print(f"open {address}\nthe address contains a password; stop with Ctrl-C", flush=True)
         config = uvicorn.Config(
             application(classroom, token, port),
             log_level="warning",
@@ -70,8 +72,6 @@ def _serve(options: argparse.Namespace) -> None:
             limit_concurrency=64,
         )
         pattern_features()  # before the first lesson waits for them
-        address = f"http://127.0.0.1:{port}/{token}/"
-        print(f"open {address}\nthe address contains a password; stop with Ctrl-C", flush=True)
         if options.browser:
             webbrowser.open(address)
         uvicorn.Server(config).run(sockets=[listening])

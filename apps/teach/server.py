@@ -74,7 +74,8 @@ class _Api:
         self._classroom = classroom
 
     def names(self, path: dict[str, Any], body: dict[str, Any]) -> Any:
-        return {"names": self._classroom.names(), "folder": str(self._classroom.folder)}
+        room = self._classroom
+        return {"names": room.names(), "folder": str(room.folder), "start": room.start}
 
     def open(self, path: dict[str, Any], body: dict[str, Any]) -> Any:
         start = body.get("start")

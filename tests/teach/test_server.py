@@ -98,7 +98,9 @@ def test_lessons_are_saved_opened_and_exported(client, tmp_path):
     saved = client.post(f"{lesson}/save", json={"name": "shapes"})
     assert saved.status_code == 200
     assert (tmp_path / "lessons" / "shapes.safetensors").is_file()
-    assert client.get("names").json()["names"] == ["shapes"]
+    found = client.get("names").json()
+    assert found["names"] == ["shapes"]
+    assert found["start"] == "empty"
     again = client.post(f"{lesson}/save", json={"name": "shapes"})
     assert again.status_code == 409
     assert "already a lesson" in again.json()["error"]

@@ -88,6 +88,8 @@ async function names() {
     option.dataset.saved = "";
     $("start").append(option);
   }
+  if (!state.chosen) $("start").value = found.start; // what the first lesson started from
+  state.chosen = true;
 }
 
 async function save() {
@@ -398,6 +400,7 @@ for (const name of ["pointerup", "pointercancel"]) {
 function paint() {
   const size = $("canvas").width;
   board.clearRect(0, 0, size, size);
+  if (!state.strokes.length) invite();
   board.lineJoin = "round";
   board.lineWidth = size / 22;
   const shares = state.answer?.strokes;
@@ -417,6 +420,14 @@ function paint() {
       line([point, next], `rgba(${tint}, ${Math.min(1, Math.abs(value) * 1.3)})`);
     });
   });
+}
+
+function invite() {
+  const size = $("canvas").width;
+  board.font = `${size / 16}px sans-serif`;
+  board.textAlign = "center";
+  board.fillStyle = "rgba(128, 128, 128, 0.7)";
+  board.fillText("draw here", size / 2, size / 2);
 }
 
 function line(stroke, style) {
