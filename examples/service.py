@@ -1,9 +1,13 @@
-"""An HTTP service for a model that `tensorswitch train` wrote.
+"""
+Serve a model over HTTP
+=======================
+
+A service for a model that ``tensorswitch train`` wrote, with Starlette::
 
     pip install '.[teach]'
     MODEL=run uvicorn --factory examples.service:service
 
-POST a row, or a list of rows, as JSON to /predict:
+POST a row, or a list of rows, as JSON to /predict::
 
     curl localhost:8000/predict -d '{"size": 120, "kind": "flat", "built": "2004-05-01"}'
 """
