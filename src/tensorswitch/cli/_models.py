@@ -10,6 +10,7 @@ from tensorswitch.cli import _app as cli
 
 RUN, MODEL = Path("run"), "model.safetensors"
 MOST_CLASSES = 20  # of a confusion matrix in the terminal
+EXPLAINED = 200  # test rows whose contributions say which columns count
 
 
 @cli.app.command()
@@ -71,6 +72,11 @@ def train(
         rare, least = predictor.threshold
         name = (problem.class_names or ())[rare]
         cli.say(f"{name!r} is predicted from a probability of {least:.3g}, for the best {metric}")
+    if problem.is_table and hasattr(predictor.model, "explain"):
+        found = predictor.explain(problem.take(test_rows[:EXPLAINED]))
+        size = abs(found.contributions).mean((0, 1))
+        most = sorted(zip(size / size.sum(), predictor.encoder.columns, strict=True))[:-6:-1]
+        cli.say(f"Counts most: {', '.join(f'{name} {100 * share:.0f} %' for share, name in most)}")
     if not holdout:
         cli.say(f"Fitted again to all {len(problem):,} rows")
     cli.say(f"Model: {folder / MODEL}" + (", in place of an earlier one" if before else ""))
