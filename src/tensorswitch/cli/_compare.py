@@ -150,8 +150,10 @@ def _show(result: Any) -> None:
     """Print the table with its conclusion, legend, warnings and the reasons of failures."""
     from tensorswitch.compare._report import conclusion, how_measured, legend, remarks, table
 
-    shown = Table(box=SIMPLE_HEAD, pad_edge=False)
+    shown = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     names, rows = table(result)
+    # That a class is always predicted is said below, where there is room.
+    rows = [[*row, "" if note.startswith("always ") else note] for *row, note in rows]
     if not any(row[-1] for row in rows):  # there are no notes
         names, rows = names[:-1], [row[:-1] for row in rows]
     for i, name in enumerate(names):
