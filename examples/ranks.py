@@ -33,6 +33,7 @@ def main() -> None:
     if rank == 0:
         accuracy = model.score(digits.images[1500:], digits.target[1500:])
         print(f"{ranks} ranks: {100 * accuracy:.1f} % right")
+    distributed.barrier()  # none leaves while another still needs it
     distributed.destroy_process_group()
 
 

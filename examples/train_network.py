@@ -44,6 +44,7 @@ def main(folder: str, epochs: int) -> None:
         print(f"{len(history.epochs)} epochs: {100 * first.test_error:.1f} % wrong after the first")
         print(f"{100 * best.test_error:.1f} % after epoch {best.epoch}, best by validation")
     if ranks > 1:
+        distributed.barrier()  # none leaves while another still needs it
         distributed.destroy_process_group()
 
 

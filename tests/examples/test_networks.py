@@ -2,6 +2,7 @@ import json
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -44,14 +45,15 @@ def test_two_processes_do_what_one_does_with_the_doubled_batch(tmp_path):
     pytest.importorskip("tensorboard")
     program, python = str(EXAMPLES / "train_network.py"), [sys.executable]
     ranks = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    how = {"env": environment, "capture_output": True, "text": True, "timeout": 300}
     for name, command in (("one", python), ("two", [*python, *ranks])):
-        done = subprocess.run(
-            [*command, program, str(tmp_path / name), "2"],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        command = [*command, program]
+        done = subprocess.run([*command, str(tmp_path / name), "2"], check=False, **how)
+        if "terminate called without an active exception" in done.stderr:
+            # Rarely, a thread of Gloo outlives the interpreter of a rank that has finished.
+            shutil.rmtree(tmp_path / name)
+            done = subprocess.run([*command, str(tmp_path / name), "2"], check=False, **how)
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("2 epochs: ") == 1
         assert list((tmp_path / name).rglob("events.*"))
